@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plain structs handed to kernels by value. The host fills them from a pf_problem, the kernel source
+ * reads them; both see this file, so it includes nothing but fixed-width integers. */
+#ifndef PF_KARGS_H
+#define PF_KARGS_H
+
+#if defined(__cplusplus)
+typedef decltype(sizeof(0)) pf_karg_size;
+#define PF_KARG_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define PF_KARG_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+
+typedef long long pf_i64;
+
+/* A strided tensor in device memory, strides in elements; address 0 = absent. */
+typedef struct pf_karg_tensor {
+    unsigned long long address;
+    pf_i64 stride[4];
+} pf_karg_tensor;
+
+/* Operands that kernels stage tile by tile. [0] and [1] of a pair are the near and the far
+ * pair of piecewise attention; without it only [0] is used. */
+typedef enum pf_operand {
+    PF_OPERAND_Q = 0,
+    PF_OPERAND_K = 2,
+    PF_OPERAND_TQ = 4,
+    PF_OPERAND_TK = 6,
+    PF_OPERAND_V = 8,
+    PF_OPERAND_TV = 9,
+    PF_OPERAND_DOUT = 10,
+    PF_OPERAND_TDOUT = 11,
+    PF_OPERAND_COUNT = 12
+} pf_operand;
+
+/* Element types as kernels see them: the values of pfattn_dtype. */
+enum { PF_KTYPE_NONE = 0, PF_KTYPE_F16 = 1, PF_KTYPE_BF16 = 2, PF_KTYPE_F32 = 3, PF_KTYPE_E5M2 = 5 };
+
+/* Window bounds are clamped to +-PF_WINDOW_LIMIT, farther than any query is from any key. */
+#define PF_WINDOW_LIMIT (1 << 30)
+
+/* Everything the attention kernels (forward, backward, and their JVPs) read. For backward_jvp the
+ * gradient fields hold the tangents of the gradients. */
+typedef struct pf_attention_kargs {
+    pf_karg_tensor operand[PF_OPERAND_COUNT];
+    pf_karg_tensor bias, tbias, mask;      /* strides 0 where broadcast */
+    pf_karg_tensor o, to, lse, tlse, dlse; /* results of forward, in or out; dL */
+    pf_karg_tensor dq[2], dk[2], dv, dbias;
+
+    int batch, heads, kv_heads, group; /* group = heads / kv_heads */
+    int queries, keys, dim_qk, dim_v;
+    int pairs;                         /* 2 where piecewise */
+    /* Pair p keeps query i and key j where window_low[p] <= i - j < window_high[p]. */
+    int window_low[2], window_high[2];
+    int key_end[2];                    /* keys from here on are kept by no query of pair p */
+    int deterministic;
+
+    float alpha;
+    float alpha_log2e;
+
+    int bias_type, tbias_type, o_type, to_type; /* PF_KTYPE_* */
+    int dq_type[2], dk_type[2], dv_type, dbias_type;
+
+    /* Extents of dbias, 1 where the bias is broadcast. */
+    int dbias_extent[4];
+    int dbias_splits;
+
+    /* Scratch, laid out by the host as pf_scratch_layout says; 0 where not used. */
+    unsigned long long key_live;    /* u8 [live_batch, live_heads, keys_padded]: a query keeps it */
+    pf_i64 key_live_stride[2];      /* of batch and query head; 0 where mask and bias broadcast */
+    unsigned long long query_stats; /* f32 [B*H, queries_padded, PF_STATS]: see backward_pre */
+    unsigned long long dq_sum[2];   /* f32 accumulators of dq, in the target's own order */
+    unsigned long long dq_turn;     /* u32 [B*H, query tiles]: whose turn it is, deterministic only */
+    unsigned long long dbias_sum;   /* f32 [splits, dbias extents] */
+    int queries_padded, keys_padded;
+    int work_count;                 /* work items of a persistent grid */
+} pf_attention_kargs;
+
+PF_KARG_ASSERT(sizeof(pf_karg_tensor) == 40, "a tensor argument is five words");
+PF_KARG_ASSERT(sizeof(pf_attention_kargs) <= 2048, "arguments and 12 tensor maps fit in 4 KiB");
+
+typedef struct pf_merge_kargs {
+    pf_karg_tensor o_part[2], lse_part[2], to_part[2], tlse_part[2];
+    pf_karg_tensor o, lse, to, tlse;
+    int batch, heads, queries, dim_v;
+    int o_part_type[2], to_part_type[2], o_type, to_type;
+} pf_merge_kargs;
+
+#endif
