@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a kernel image is compiled for, and the numbers of it that affect speed only. Seen by the C
+ * host code and by device sources, whose preprocessor compares the names below; so they are macros.
+ */
+#ifndef PF_TUNING_H
+#define PF_TUNING_H
+
+/* PF_TARGET: which code of the portability layer, compiled for which instruction set. */
+#define PF_TARGET_SM_80 0
+#define PF_TARGET_SM_90A 1
+#define PF_TARGET_GFX90A 2
+#define PF_TARGET_GFX942 3
+#define PF_TARGET_COUNT 4
+
+/* PF_OP: what the image computes. PASSES holds the small kernels that need no tuning. */
+#define PF_OP_FORWARD 0
+#define PF_OP_FORWARD_JVP 1
+#define PF_OP_BACKWARD 2
+#define PF_OP_BACKWARD_JVP 3
+#define PF_OP_DBIAS 4
+#define PF_OP_DBIAS_JVP 5
+#define PF_OP_COUNT 6
+#define PF_OP_PASSES 6
+
+/* Element types that share their tuning: PF_KTYPE_F16 and _BF16, _F32, _E5M2. */
+#define PF_CLASS_HALF 0
+#define PF_CLASS_F32 1
+#define PF_CLASS_E5M2 2
+#define PF_CLASS_OF(ktype)                                                                         \
+    ((ktype) <= 2 ? PF_CLASS_HALF : (ktype) == 3 ? PF_CLASS_F32 : PF_CLASS_E5M2)
+
+/* One row a kernel. Owned rows are queries in forward and dbias, keys in backward; cross rows are
+ * the others. */
+typedef struct pf_tuning {
+    int target, op, element_class;
+    int head_dim;     /* channels of a staged tile: D and E padded with zeros */
+    int owned_tile;   /* rows a workgroup keeps */
+    int cross_tile;   /* rows of a tile that streams past them */
+    int out_dim;      /* output channels a workgroup accumulates: head_dim or a divisor of it */
+    int stages;       /* buffers in a ring of streamed tiles */
+    int threads;      /* of a workgroup */
+    int shared_bytes; /* dynamic shared memory of a workgroup */
+    int min_blocks;   /* workgroups meant to share a multiprocessor */
+    int persistent;   /* 1: the grid fills the device, and workgroups loop over work items */
+} pf_tuning;
+
+#if defined(__cplusplus)
+#define PF_TUNING_TABLE static constexpr pf_tuning
+
+/* The row of a kernel, at compile time; without one the compiler stops at the throw. */
+template <int count>
+constexpr pf_tuning pf_tuning_find(const pf_tuning (&table)[count], int target, int op,
+                                   int element_class, int head_dim) {
+    for (int i = 0; i < count; ++i) {
+        if (table[i].target == target && table[i].op == op &&
+            table[i].element_class == element_class && table[i].head_dim == head_dim)
+            return table[i];
+    }
+    throw "the tuning table has no row for this kernel";
+}
+#else
+#define PF_TUNING_TABLE static const pf_tuning
+#endif
+
+#endif
