@@ -77,9 +77,10 @@ typedef enum pfattn_operation {
 /** A strided view of memory. Element (i0, i1, i2, i3) lies at
  *  data + (i0*stride[0] + i1*stride[1] + i2*stride[2] + i3*stride[3]) elements.
  *  Strides are in elements, of any sign; 0 broadcasts an input, and the stride of a dimension of
- *  size 1 is never used. Distinct elements of an output must not share memory. `data` needs
- *  the alignment of its element only, may be NULL where the tensor has no element, and inputs are
- *  never written through it. */
+ *  size 1 is never used. Distinct elements of an output must not share memory: with its dimensions
+ *  sorted by |stride|, each stride exceeds the span of the dimensions before it. An output must
+ *  not overlap any other tensor of the call. `data` needs the alignment of its element only, may
+ *  be NULL where the tensor has no element, and inputs are never written through it. */
 typedef struct pfattn_tensor {
     void *data;
     pfattn_dtype dtype;
@@ -87,11 +88,19 @@ typedef struct pfattn_tensor {
     int64_t stride[4];
 } pfattn_tensor;
 
+/** An absent tensor. */
+#define PFATTN_TENSOR_INIT                                                                         \
+    {                                                                                              \
+        NULL, PFATTN_DTYPE_NONE, {0, 0, 0, 0}, {                                                   \
+            0, 0, 0, 0                                                                             \
+        }                                                                                          \
+    }
+
 /** Bits of pfattn_attention.flags. */
 enum {
-    PFATTN_FLAG_CAUSAL = 1 << 0,       /**< keep only keys j <= i + diagonal */
-    PFATTN_FLAG_ALPHA = 1 << 1,        /**< `alpha` is set; otherwise it is 1/sqrt(D) */
-    PFATTN_FLAG_DIAGONAL = 1 << 2,     /**< `diagonal` is set; otherwise it is N - M */
+    PFATTN_FLAG_CAUSAL = 1 << 0,   /**< keep only keys j <= i + diagonal */
+    PFATTN_FLAG_ALPHA = 1 << 1,    /**< `alpha` is set; otherwise it is 1/sqrt(D), 1 for D = 0 */
+    PFATTN_FLAG_DIAGONAL = 1 << 2, /**< `diagonal` is set; otherwise it is N - M */
     PFATTN_FLAG_DETERMINISTIC = 1 << 3 /**< backward, backward_jvp: bitwise repeatable */
 };
 
@@ -107,7 +116,8 @@ enum {
 typedef struct pfattn_attention {
     size_t struct_size; /**< sizeof(pfattn_attention), set by PFATTN_ATTENTION_INIT */
     uint32_t flags;     /**< PFATTN_FLAG_* */
-    double alpha;       /**< scale of the dot products, finite; read with PFATTN_FLAG_ALPHA */
+    double alpha;       /**< scale of the dot products, finite (as f32, but for f64); read
+                             with PFATTN_FLAG_ALPHA */
     int64_t diagonal;   /**< key position of query 0; read with PFATTN_FLAG_DIAGONAL */
     int64_t distance;   /**< piecewise threshold w; read where q2 and k2 are present */
 
@@ -142,15 +152,21 @@ typedef struct pfattn_attention {
     pfattn_tensor tdq, tdk, tdv, tdbias, tdq2, tdk2;
 } pfattn_attention;
 
-#define PFATTN_ATTENTION_INIT {sizeof(pfattn_attention)}
+#define PFATTN_4_TENSORS_INIT                                                                      \
+    PFATTN_TENSOR_INIT, PFATTN_TENSOR_INIT, PFATTN_TENSOR_INIT, PFATTN_TENSOR_INIT
+#define PFATTN_16_TENSORS_INIT                                                                     \
+    PFATTN_4_TENSORS_INIT, PFATTN_4_TENSORS_INIT, PFATTN_4_TENSORS_INIT, PFATTN_4_TENSORS_INIT
+#define PFATTN_ATTENTION_INIT                                                                      \
+    { sizeof(pfattn_attention), 0, 0, 0, 0, PFATTN_16_TENSORS_INIT, PFATTN_16_TENSORS_INIT }
 
 /** Two partial results over disjoint sets of keys, and their union:
  *      L = logaddexp(L0, L1),  O = e^(L0-L) O0 + e^(L1-L) O1,
  *      tL = sum_p w_p tL_p,    tO = sum_p w_p (tO_p + (tL_p - tL) O_p),   w_p = e^(L_p - L).
  *  A part with L = -inf has weight 0. o tensors are [B,H,M,E] of f16, bf16, f32, e5m2 or (ref) f64
  *  and may differ in type; lse tensors are [B,H,M,1] f32 (f64 with f64). Tangents are all
- *  present or all absent. At least one output is present; an output may be one of the inputs
- *  itself (same data, type and strides), and must not overlap them otherwise. */
+ *  present, where `to` or `tlse` is, or all absent; the others of the parts are required. At
+ *  least one output is present. o may be o0 or o1 itself (same data, type and strides), likewise
+ *  lse, to and tlse; an output must not overlap another tensor otherwise. */
 typedef struct pfattn_merge_args {
     size_t struct_size; /**< sizeof(pfattn_merge_args), set by PFATTN_MERGE_ARGS_INIT */
     pfattn_tensor o0, lse0, to0, tlse0; /**< part 0 */
@@ -158,7 +174,11 @@ typedef struct pfattn_merge_args {
     pfattn_tensor o, lse, to, tlse;     /**< outputs, each optional */
 } pfattn_merge_args;
 
-#define PFATTN_MERGE_ARGS_INIT {sizeof(pfattn_merge_args)}
+#define PFATTN_MERGE_ARGS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(pfattn_merge_args), PFATTN_4_TENSORS_INIT, PFATTN_4_TENSORS_INIT,                   \
+            PFATTN_4_TENSORS_INIT                                                                  \
+    }
 
 /** How a handle is made. Initialise with PFATTN_HANDLE_OPTIONS_INIT. */
 typedef struct pfattn_handle_options {
@@ -167,7 +187,8 @@ typedef struct pfattn_handle_options {
     int32_t device; /**< index among the backend's devices; 0 for ref */
 } pfattn_handle_options;
 
-#define PFATTN_HANDLE_OPTIONS_INIT {sizeof(pfattn_handle_options), PFATTN_BACKEND_AUTO, 0}
+#define PFATTN_HANDLE_OPTIONS_INIT                                                                 \
+    { sizeof(pfattn_handle_options), PFATTN_BACKEND_AUTO, 0 }
 
 /** A backend bound to a device. One handle per thread, or lock around it; any number of handles. */
 typedef struct pfattn_handle_s *pfattn_handle;
@@ -181,21 +202,23 @@ typedef struct pfattn_backend_info {
     char detail[512];     /**< one sentence: why it is unavailable, else what it found */
 } pfattn_backend_info;
 
-#define PFATTN_BACKEND_INFO_INIT {sizeof(pfattn_backend_info)}
+#define PFATTN_BACKEND_INFO_INIT                                                                   \
+    { sizeof(pfattn_backend_info), NULL, 0, 0, "" }
 
 /** One device of a backend. */
 typedef struct pfattn_device_info {
     size_t struct_size;
-    char name[128];          /**< as the driver gives it */
-    char arch[64];           /**< "sm_90", "gfx90a", the machine's name for ref */
-    char target[64];         /**< which of the library's targets it runs: "sm_90a", "sm_80", ... */
-    int32_t compute_units;   /**< multiprocessors, compute units, or threads for ref */
-    int64_t memory_bytes;    /**< total device memory, bytes */
-    int64_t shared_bytes;    /**< shared memory (LDS) one workgroup may use, bytes; 0 for ref */
-    int32_t driver_version;  /**< as the driver encodes it; 0 for ref */
+    char name[128];         /**< as the driver gives it */
+    char arch[64];          /**< "sm_90", "gfx90a", the machine's name for ref */
+    char target[64];        /**< which of the library's targets it runs: "sm_90a", "sm_80", ... */
+    int32_t compute_units;  /**< multiprocessors, compute units, or threads for ref */
+    int64_t memory_bytes;   /**< total device memory, bytes */
+    int64_t shared_bytes;   /**< shared memory (LDS) one workgroup may use, bytes; 0 for ref */
+    int32_t driver_version; /**< as the driver encodes it; 0 for ref */
 } pfattn_device_info;
 
-#define PFATTN_DEVICE_INFO_INIT {sizeof(pfattn_device_info)}
+#define PFATTN_DEVICE_INFO_INIT                                                                    \
+    { sizeof(pfattn_device_info), "", "", "", 0, 0, 0, 0 }
 
 /** Make a handle. PFATTN_BACKEND (auto, ref, cuda, hip) replaces PFATTN_BACKEND_AUTO, and
  *  PFATTN_LOG (error, warn, info, debug) sets what is logged to stderr; both are read here.
@@ -227,9 +250,9 @@ PFATTN_API pfattn_status pfattn_device_query(pfattn_backend backend, int32_t dev
 PFATTN_API pfattn_status pfattn_supported(pfattn_handle handle, pfattn_operation operation,
                                           const pfattn_attention *args);
 
-/** Bytes of scratch memory the call needs (0 is usual for forward). The scratch must be memory of the
- *  handle's device aligned to 256 bytes; what it holds never matters. `*bytes` is set on success only.
- *  Errors: as pfattn_supported. */
+/** Bytes of scratch memory the call needs (0 is usual for forward). The scratch must be memory of
+ *  the handle's device, aligned to 256 bytes; what it holds never matters. `*bytes` is set on
+ *  success only. Errors: as pfattn_supported. */
 PFATTN_API pfattn_status pfattn_workspace_size(pfattn_handle handle, pfattn_operation operation,
                                                const pfattn_attention *args, size_t *bytes);
 
@@ -247,8 +270,8 @@ PFATTN_API pfattn_status pfattn_forward(pfattn_handle handle, const pfattn_atten
  *      dS_ij = P_ij (<dO_i, v_j> - <dO_i, O_i> + dL_i)
  *      dq_i = alpha sum_j dS_ij k_j,  dk_j = alpha sum_i dS_ij q_i,  dv_j = sum_i P_ij dO_i,
  *      dbias = dS summed over the bias's broadcast dimensions.
- *  Where piecewise, pair 2 gets dS at distances >= `distance` and pair 1 elsewhere. At least one gradient
- *  is present. Errors as pfattn_forward. */
+ *  Where piecewise, pair 2 gets dS at distances >= `distance` and pair 1 elsewhere. At least one
+ *  gradient is present. Errors as pfattn_forward. */
 PFATTN_API pfattn_status pfattn_backward(pfattn_handle handle, const pfattn_attention *args,
                                          void *workspace, size_t workspace_bytes, void *stream);
 
@@ -264,13 +287,14 @@ PFATTN_API pfattn_status pfattn_backward_jvp(pfattn_handle handle, const pfattn_
                                              void *workspace, size_t workspace_bytes, void *stream);
 
 /** Combine two partial results; needs no workspace. Errors as pfattn_forward. */
-PFATTN_API pfattn_status pfattn_merge(pfattn_handle handle, const pfattn_merge_args *args, void *stream);
+PFATTN_API pfattn_status pfattn_merge(pfattn_handle handle, const pfattn_merge_args *args,
+                                      void *stream);
 
 /** A fixed short text for a status; never NULL. */
 PFATTN_API const char *pfattn_status_string(pfattn_status status);
 
-/** One sentence about the last call on this thread that failed, naming the argument; "" before the first.
- *  Valid until the next failing call on this thread. */
+/** One sentence about the last call on this thread that failed, naming the argument; "" before the
+ *  first. Valid until the next failing call on this thread. */
 PFATTN_API const char *pfattn_last_error(void);
 
 /** "ref", "cuda", "hip", "auto"; "unknown" for any other value. */

@@ -14,8 +14,8 @@ typedef struct pf_dl_symbol {
 } pf_dl_symbol;
 
 /* Try `override` alone if it is not NULL, else each of `paths` (NULL-terminated) in turn, and fill
- * `table` from `symbols` (terminated by a NULL name). A missing optional symbol leaves NULL. On failure:
- * UNAVAILABLE; the error lists every path tried with its reason, or the missing symbol. */
+ * `table` from `symbols` (terminated by a NULL name). A missing optional symbol leaves NULL. On
+ * failure: UNAVAILABLE; the error lists every path tried with its reason, or the missing symbol. */
 pfattn_status pf_dl_open(const char *what, const char *override, const char *const *paths,
                          const pf_dl_symbol *symbols, void *table, void **library);
 void pf_dl_close(void *library);

@@ -70,24 +70,29 @@ typedef enum pf_operation {
     PF_OPERATION_COUNT
 } pf_operation;
 
+/* What an operation does not have is 0: a merge has B, H, M and E. */
 typedef struct pf_problem {
     pf_operation operation;
-    pfattn_dtype dtype;        /* of q, k, v and what shares their type; of o0 in a merge */
-    int64_t batch;             /* B */
-    int64_t heads;             /* H */
-    int64_t kv_heads;          /* Hk */
-    int64_t queries;           /* M */
-    int64_t keys;              /* N */
-    int64_t dim_qk;            /* D */
-    int64_t dim_v;             /* E */
+    pfattn_dtype dtype; /* of q, k, v and what shares their type; of o0 in a merge */
+    int64_t batch;      /* B */
+    int64_t heads;      /* H */
+    int64_t kv_heads;   /* Hk */
+    int64_t queries;    /* M */
+    int64_t keys;       /* N */
+    int64_t dim_qk;     /* D */
+    int64_t dim_v;      /* E */
     double alpha;
     bool causal;
     bool piecewise;
     bool deterministic;
-    int64_t diagonal;          /* key position of query 0 */
-    int64_t distance;          /* w, where piecewise */
+    /* Key position of query 0, and w where piecewise. Both are brought close to the range of j - i
+     * where they lie beyond it, which changes no answer: no sum of them and of positions can
+     * overflow, nor leave int32 where 4 * (M + N) does not. */
+    int64_t diagonal;
+    int64_t distance;
     /* Absent: dtype NONE and all else zero. Present: the stride of a dimension of size 1 is 0, so a
-     * bias may be indexed with the full (b, h, i, j). */
+     * bias may be indexed with the full (b, h, i, j); a tensor without elements has zero strides.
+     */
     pfattn_tensor tensor[PF_TENSOR_COUNT];
 } pf_problem;
 

@@ -3,11 +3,12 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "log.h"
 
 /* Long enough for the list of every driver path tried, each with its reason. */
-static _Thread_local char last_error[2048];
+static _Thread_local char last_error[PF_ERROR_SIZE];
 
 pfattn_status pf_error(pfattn_status status, const char *format, ...) {
     /* Formatted aside first, so that an argument may be the previous error's own text. */
@@ -19,6 +20,14 @@ pfattn_status pf_error(pfattn_status status, const char *format, ...) {
     snprintf(last_error, sizeof last_error, "%s", text);
     pf_log(PF_LOG_INFO, "%s: %s", pfattn_status_string(status), last_error);
     return status;
+}
+
+void pf_error_save(char text[PF_ERROR_SIZE]) {
+    memcpy(text, last_error, PF_ERROR_SIZE);
+}
+
+void pf_error_restore(const char text[PF_ERROR_SIZE]) {
+    memcpy(last_error, text, PF_ERROR_SIZE);
 }
 
 const char *pfattn_last_error(void) {

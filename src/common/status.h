@@ -13,4 +13,9 @@ __attribute__((format(printf, 2, 3)))
 pfattn_status
 pf_error(pfattn_status status, const char *format, ...);
 
+/* Keep the thread's error, and put it back after failures that the caller is not to hear of. */
+enum { PF_ERROR_SIZE = 2048 };
+void pf_error_save(char text[PF_ERROR_SIZE]);
+void pf_error_restore(const char text[PF_ERROR_SIZE]);
+
 #endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+
+int64_t pf_tensor_elements(const pfattn_tensor *tensor) {
+    const int64_t *n = tensor->shape;
+    return n[0] * n[1] * n[2] * n[3];
+}
+
+pfattn_tensor pf_tensor_canonical(const pfattn_tensor *tensor) {
+    pfattn_tensor result;
+    memset(&result, 0, sizeof result);
+    if (tensor->dtype == PFATTN_DTYPE_NONE) {
+        return result;
+    }
+    result.data = tensor->data;
+    result.dtype = tensor->dtype;
+    bool empty = pf_tensor_elements(tensor) == 0;
+    for (int d = 0; d < 4; d++) {
+        result.shape[d] = tensor->shape[d];
+        result.stride[d] = empty || tensor->shape[d] == 1 ? 0 : tensor->stride[d];
+    }
+    return result;
+}
+
+/* Backends multiply sizes freely, also where one of them is 0. */
+static pfattn_status check_shape(const char *name, const pfattn_tensor *tensor) {
+    int64_t product = 1;
+    for (int d = 0; d < 4; d++) {
+        int64_t size = tensor->shape[d];
+        if (size < 0) {
+            return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
+                            "%s: shape[%d] is %" PRId64 "; it must be 0 or more", name, d, size);
+        }
+        if (__builtin_mul_overflow(product, size > 0 ? size : 1, &product)) {
+            return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
+                            "%s: shape [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+                            "] has more elements than 64 bits can count",
+                            name, tensor->shape[0], tensor->shape[1], tensor->shape[2],
+                            tensor->shape[3]);
+        }
+    }
+    return PFATTN_SUCCESS;
+}
+
+/* The bytes from the tensor's pointer down to its lowest byte and up to its highest. */
+static bool byte_extents(const pfattn_tensor *tensor, int64_t *lowest, int64_t *highest) {
+    int64_t size = (int64_t)pfattn_dtype_size(tensor->dtype);
+    int64_t low = 0;
+    int64_t high = 1;
+    for (int d = 0; d < 4; d++) {
+        int64_t reach;
+        if (__builtin_mul_overflow(tensor->shape[d] - 1, tensor->stride[d], &reach)) {
+            return false;
+        }
+        int64_t *side = reach < 0 ? &low : &high;
+        if (__builtin_add_overflow(*side, reach, side)) {
+            return false;
+        }
+    }
+    return !__builtin_mul_overflow(low, size, lowest) &&
+           !__builtin_mul_overflow(high, size, highest);
+}
+
+static pfattn_status check_address(const char *name, const pfattn_tensor *tensor) {
+    uintptr_t address = (uintptr_t)tensor->data;
+    size_t size = pfattn_dtype_size(tensor->dtype);
+    if (address == 0) {
+        return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
+                        "%s: data is NULL but the tensor has %" PRId64 " elements", name,
+                        pf_tensor_elements(tensor));
+    }
+    if (address % size != 0) {
+        return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
+                        "%s: data is %p; it must be aligned to the %zu bytes of one %s", name,
+                        tensor->data, size, pfattn_dtype_string(tensor->dtype));
+    }
+    int64_t lowest;
+    int64_t highest;
+    if (!byte_extents(tensor, &lowest, &highest) || (uintptr_t)0 - (uintptr_t)lowest > address ||
+        (uintptr_t)highest > UINTPTR_MAX - address) {
+        return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
+                        "%s: strides [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+                        "] reach beyond the address space",
+                        name, tensor->stride[0], tensor->stride[1], tensor->stride[2],
+                        tensor->stride[3]);
+    }
+    return PFATTN_SUCCESS;
+}
+
+static int compare_strides(const void *a, const void *b) {
+    const uint64_t *x = a;
+    const uint64_t *y = b;
+    return (x[0] > y[0]) - (x[0] < y[0]);
+}
+
+static uint64_t magnitude(int64_t value) {
+    return value < 0 ? (uint64_t)0 - (uint64_t)value : (uint64_t)value;
+}
+
+/* After check_address: the tensor lies within the address space, so no sum here overflows. */
+static pfattn_status check_distinct(const char *name, const pfattn_tensor *tensor) {
+    uint64_t dims[4][2]; /* |stride|, size */
+    for (int d = 0; d < 4; d++) {
+        dims[d][0] = tensor->shape[d] > 1 ? magnitude(tensor->stride[d]) : 0;
+        dims[d][1] = (uint64_t)tensor->shape[d];
+    }
+    qsort(dims, 4, sizeof dims[0], compare_strides);
+    uint64_t span = 0;
+    for (int d = 0; d < 4; d++) {
+        if (dims[d][1] > 1 && dims[d][0] <= span) {
+            return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
+                            "%s: strides [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+                            "] let elements share memory; those of an output must be distinct",
+                            name, tensor->stride[0], tensor->stride[1], tensor->stride[2],
+                            tensor->stride[3]);
+        }
+        span += (dims[d][1] - 1) * dims[d][0];
+    }
+    return PFATTN_SUCCESS;
+}
+
+pfattn_status pf_tensor_check(const char *name, const pfattn_tensor *tensor, bool output) {
+    if (pfattn_dtype_size(tensor->dtype) == 0) {
+        return pf_error(PFATTN_ERROR_INVALID_ARGUMENT, "%s: dtype %d is not a pfattn_dtype", name,
+                        (int)tensor->dtype);
+    }
+    pfattn_status status = check_shape(name, tensor);
+    if (status != PFATTN_SUCCESS || pf_tensor_elements(tensor) == 0) {
+        return status;
+    }
+    status = check_address(name, tensor);
+    return status != PFATTN_SUCCESS || !output ? status : check_distinct(name, tensor);
+}
