@@ -5,7 +5,6 @@
 #define PF_KARGS_H
 
 #if defined(__cplusplus)
-typedef decltype(sizeof(0)) pf_karg_size;
 #define PF_KARG_ASSERT(condition, text) static_assert(condition, text)
 #else
 #define PF_KARG_ASSERT(condition, text) _Static_assert(condition, text)
@@ -36,6 +35,15 @@ typedef enum pf_operand {
 /* Element types as kernels see them: the values of pfattn_dtype. */
 enum { PF_KTYPE_NONE = 0, PF_KTYPE_F16 = 1, PF_KTYPE_BF16 = 2, PF_KTYPE_F32 = 3, PF_KTYPE_E5M2 = 5 };
 
+/* What backward knows of each query, row by row of query_stats. */
+typedef enum pf_stat {
+    PF_STAT_LSE = 0,    /* L; +inf for a query that keeps no key, so that its weights vanish */
+    PF_STAT_DELTA = 1,  /* <dO, O> - dL */
+    PF_STAT_TLSE = 2,   /* tL */
+    PF_STAT_TDELTA = 3, /* <tdO, O> + <dO, tO> */
+    PF_STATS = 4
+} pf_stat;
+
 /* Window bounds are clamped to +-PF_WINDOW_LIMIT, farther than any query is from any key. */
 #define PF_WINDOW_LIMIT (1 << 30)
 
@@ -57,23 +65,27 @@ typedef struct pf_attention_kargs {
 
     float alpha;
     float alpha_log2e;
+    float lse_unit; /* of PF_STAT_LSE: log2(e) for the plain kernels, 1 for the general ones */
 
-    int bias_type, tbias_type, o_type, to_type; /* PF_KTYPE_* */
+    int element_type; /* of the operands, PF_KTYPE_* as all types here */
+    int bias_type, tbias_type, o_type, to_type;
     int dq_type[2], dk_type[2], dv_type, dbias_type;
 
-    /* Extents of dbias, 1 where the bias is broadcast. */
-    int dbias_extent[4];
+    int dbias_extent[4]; /* the shape of dbias */
+    int dbias_full[4];   /* 0 in the dimensions in which the bias is broadcast */
     int dbias_splits;
 
     /* Scratch, laid out by the host as pf_scratch_layout says; 0 where not used. */
-    unsigned long long key_live;    /* u8 [live_batch, live_heads, keys_padded]: a query keeps it */
-    pf_i64 key_live_stride[2];      /* of batch and query head; 0 where mask and bias broadcast */
-    unsigned long long query_stats; /* f32 [B*H, queries_padded, PF_STATS]: see backward_pre */
+    unsigned long long key_live;    /* u8 [live batch, live heads, keys_padded]: a query keeps it */
+    pf_i64 key_live_stride[2];      /* of batch and key/value head; 0 where mask and bias broadcast */
+    int key_live_heads;             /* key/value heads, or 1 where mask and bias broadcast */
+    unsigned long long query_stats; /* f32 [B*H, PF_STATS, queries_padded], of backward */
+    unsigned long long query_live;  /* u8 [B*H, queries_padded]: the query keeps some key */
     unsigned long long dq_sum[2];   /* f32 accumulators of dq, in the target's own order */
-    unsigned long long dq_turn;     /* u32 [B*H, query tiles]: whose turn it is, deterministic only */
+    unsigned long long dq_turn[2];  /* u32 [B*H, query tiles]: contributions so far, deterministic only */
     unsigned long long dbias_sum;   /* f32 [splits, dbias extents] */
     int queries_padded, keys_padded;
-    int work_count;                 /* work items of a persistent grid */
+    int work_count;                 /* work items of the grid, persistent or not */
 } pf_attention_kargs;
 
 PF_KARG_ASSERT(sizeof(pf_karg_tensor) == 40, "a tensor argument is five words");

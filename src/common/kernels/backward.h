@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dQ, dK and dV, or their tangents.
+ *
+ * The workgroup owns a tile of keys: dK and dV are summed in registers, dQ in memory, tile by tile.
+ * Piecewise attention is two rounds, one a pair, each seeing the other pair's scores as masked: P,
+ * dV and both splits of dS come out right without a second set of accumulators. With grouped queries
+ * a round walks over the heads of the group. */
+#include "backward_tile.h"
+
+/* A walk over (query head, tile of queries) of one pair, ascending. */
+typedef struct query_walk {
+    query_step at;
+    int first_tile, end_tile;
+} query_walk;
+
+PF_DEVICE query_walk query_walk_begin(const pf_attention_kargs *a, const backward_work *w,
+                                      int pair) {
+    const int begin = pf_max_int(0, w->j0 + a->window_low[pair]);
+    const int end = pf_min_int(a->queries, w->j1 - 1 + a->window_high[pair]);
+    const bool any = begin < end && w->j0 < a->key_end[pair];
+    query_walk walk;
+    walk.first_tile = begin / PF_CROSS_TILE;
+    walk.end_tile = any ? PF_CEIL_DIV(end, PF_CROSS_TILE) : walk.first_tile;
+    walk.at.pair = pair;
+    walk.at.h = w->hk * a->group;
+    walk.at.tile = walk.first_tile;
+    return walk;
+}
+
+PF_DEVICE bool query_walk_done(const query_walk *walk, const pf_attention_kargs *a,
+                               const backward_work *w) {
+    return walk->at.tile >= walk->end_tile || walk->at.h >= (w->hk + 1) * a->group;
+}
+
+PF_DEVICE void query_walk_next(query_walk *walk) {
+    if (++walk->at.tile >= walk->end_tile) {
+        walk->at.tile = walk->first_tile;
+        ++walk->at.h;
+        if (walk->first_tile >= walk->end_tile)
+            walk->at.h = PF_INT_MAX;
+    }
+}
+
+PF_DEVICE void backward_issue_dv(backward_context *c, backward_state *g, pf_out *dv) {
+    pf_cross_tile *dout = c->sm->dout[c->take.dout.stage];
+    pf_out_mma(dv, &g->p[PF_T], &dout[0], c->w.channel0);
+    if (PF_TANGENT)
+        pf_out_mma(dv, &g->p[0], &dout[PF_T], c->w.channel0);
+    pf_mma_commit();
+}
+
+PF_DEVICE void backward_issue_dk(backward_context *c, backward_state *g, pf_out *dk) {
+    pf_cross_tile *q = c->sm->q[c->take.q.stage];
+    pf_out_mma(dk, &g->ds[PF_T], &q[0], c->w.channel0);
+    if (PF_TANGENT)
+        pf_out_mma(dk, &g->ds[0], &q[PF_T], c->w.channel0);
+    pf_mma_commit();
+}
+
+PF_DEVICE void backward_issue_dq(backward_context *c, pf_exchange *ds, pf_cross_out *dq) {
+    pf_cross_mma(dq, &ds[PF_T], &c->sm->k[0], c->w.channel0, true);
+    if (PF_TANGENT)
+        pf_cross_mma(dq, &ds[0], &c->sm->k[PF_T], c->w.channel0, false);
+    pf_mma_commit();
+}
+
+/* Add the owned keys' share of dQ to memory; where determinism is asked for, tiles of keys take
+ * turns in ascending order, from the first that sees these queries. */
+PF_DEVICE void backward_add_dq(backward_context *c, const pf_cross_out *dq,
+                               const query_step *step) {
+    const pf_attention_kargs *a = c->a;
+    const pf_i64 bh = (pf_i64)c->w.b * a->heads + step->h;
+    const pf_i64 tile = bh * PF_CEIL_DIV(a->queries, PF_CROSS_TILE) + step->tile;
+    const int part = c->w.channel0 / PF_OUT_DIM, parts = PF_HEAD_DIM / PF_OUT_DIM;
+    pf_turn turn = {0, 0};
+    if (a->deterministic) {
+        const int i0 = step->tile * PF_CROSS_TILE;
+        const int first = pf_max_int(0, i0 - a->window_high[step->pair] + 1) / PF_OWNED_TILE;
+        turn.counter = a->dq_turn[step->pair] + 4 * (tile * parts + part);
+        turn.value = c->w.j0 / PF_OWNED_TILE - first;
+    }
+    pf_dq_add(dq, a->dq_sum[step->pair] + 4 * tile * (PF_CROSS_TILE * PF_HEAD_DIM), c->w.channel0,
+              &turn);
+}
+
+/* A consumer's round over the queries of one pair. fill_q and fill_dout walk ahead, on targets without
+ * a producer, with what to load next. */
+PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out *dv) {
+    backward_state g;
+    query_walk walk = query_walk_begin(c->a, &c->w, pair);
+    query_walk fill_q = walk, fill_dout = walk;
+    PF_REFILL({
+        backward_fill_k(c, pair);
+        backward_fill_v(c, pair);
+        for (int n = 0; n < PF_STAGES && !query_walk_done(&fill_q, c->a, &c->w); ++n) {
+            backward_fill_q(c, &fill_q.at);
+            query_walk_next(&fill_q);
+            backward_fill_dout(c, &fill_dout.at);
+            query_walk_next(&fill_dout);
+        }
+    });
+    pf_ring_take(&c->sm->k_ring, &c->take.k, 1);
+    pf_ring_take(&c->sm->v_ring, &c->take.v, 1);
+    for (int n = 0; !query_walk_done(&walk, c->a, &c->w); query_walk_next(&walk), ++n) {
+        const bool whole = backward_keeps_all(c, &walk.at), want_dq = c->a->dq_sum[pair] != 0;
+        pf_exchange *ds = c->sm->ds[n % PF_EXCHANGES];
+        pf_cross_out dq;
+        pf_ring_take(&c->sm->q_ring, &c->take.q, PF_STAGES);
+        backward_issue_scores(c, &g);
+        pf_ring_take(&c->sm->dout_ring, &c->take.dout, PF_STAGES);
+        backward_issue_dp(c, &g);
+        pf_mma_wait(1);
+        backward_weights(c, &g, &walk.at, whole);
+        backward_issue_dv(c, &g, dv);
+        pf_mma_wait(1);
+        backward_ds(c, &g, whole);
+        if (want_dq)
+            pf_exchange_publish(ds, g.ds);
+        backward_issue_dk(c, &g, dk);
+        if (want_dq)
+            backward_issue_dq(c, ds, &dq);
+        pf_mma_wait(1);
+        pf_ring_release(&c->sm->dout_ring, &c->take.dout, PF_STAGES);
+        PF_REFILL({
+            if (!query_walk_done(&fill_dout, c->a, &c->w)) {
+                backward_fill_dout(c, &fill_dout.at);
+                query_walk_next(&fill_dout);
+            }
+        });
+        pf_mma_wait(0);
+        pf_ring_release(&c->sm->q_ring, &c->take.q, PF_STAGES);
+        PF_REFILL({
+            if (!query_walk_done(&fill_q, c->a, &c->w)) {
+                backward_fill_q(c, &fill_q.at);
+                query_walk_next(&fill_q);
+            }
+        });
+        if (want_dq)
+            backward_add_dq(c, &dq, &walk.at);
+    }
+    pf_ring_release(&c->sm->k_ring, &c->take.k, 1);
+    pf_ring_release(&c->sm->v_ring, &c->take.v, 1);
+}
+
+PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
+    PF_SHARED(backward_shared, sm);
+    backward_context c = {};
+    c.sm = sm;
+    c.source = (pf_source)PF_SOURCE;
+    c.a = PF_KERNEL_ARGS;
+    pf_ring_init(&sm->k_ring, 1);
+    pf_ring_init(&sm->v_ring, 1);
+    pf_ring_init(&sm->q_ring, PF_STAGES);
+    pf_ring_init(&sm->dout_ring, PF_STAGES);
+    pf_block_sync();
+    PF_PRODUCER {
+        for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+            c.w = backward_work_at(c.a, n);
+            for (int pair = 0; pair < c.a->pairs; ++pair) {
+                backward_fill_k(&c, pair);
+                backward_fill_v(&c, pair);
+                for (query_walk walk = query_walk_begin(c.a, &c.w, pair);
+                     !query_walk_done(&walk, c.a, &c.w); query_walk_next(&walk)) {
+                    backward_fill_q(&c, &walk.at);
+                    backward_fill_dout(&c, &walk.at);
+                }
+            }
+        }
+    }
+    PF_CONSUMER {
+        for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+            const pf_attention_kargs *a = c.a;
+            pf_out dk, dv;
+            c.w = backward_work_at(a, n);
+            const backward_work *w = &c.w;
+            pf_out_zero(&dv);
+            for (int pair = 0; pair < a->pairs; ++pair) {
+                pf_out_zero(&dk);
+                backward_round(&c, pair, &dk, &dv);
+                if (a->dk[pair].address) {
+                    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
+                        dk.x[e] *= a->alpha;
+                    pf_out_store(&dk, &a->dk[pair], a->dk_type[pair], w->b, w->hk, w->j0, w->j1,
+                                 w->channel0, a->dim_qk);
+                }
+            }
+            if (a->dv.address)
+                pf_out_store(&dv, &a->dv, a->dv_type, w->b, w->hk, w->j0, w->j1, w->channel0,
+                             a->dim_v);
+        }
+        pf_dq_drain();
+    }
+}
+
+/* The sums of dQ, scaled, to dq: one block a tile of queries. */
+PF_KERNEL(PF_KERNEL_NAME_WITH(backward, dq), pf_attention_kargs) {
+    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    const int tiles = PF_CEIL_DIV(a->queries, PF_CROSS_TILE);
+    const int bh = pf_block() / tiles, i0 = pf_block() % tiles * PF_CROSS_TILE;
+    const int b = bh / a->heads, h = bh % a->heads;
+    for (int pair = 0; pair < a->pairs; ++pair) {
+        const pf_karg_tensor *dq = &a->dq[pair];
+        if (!dq->address)
+            continue;
+        const float *sum = (const float *)a->dq_sum[pair] +
+                           (pf_i64)pf_block() * (PF_CROSS_TILE * PF_HEAD_DIM);
+        for (int n = pf_thread(); n < PF_CROSS_TILE * PF_HEAD_DIM; n += pf_threads()) {
+            const int row = n / PF_HEAD_DIM, channel = n % PF_HEAD_DIM;
+            if (i0 + row < a->queries && channel < a->dim_qk)
+                pf_write(dq->address,
+                         pf_row_offset(dq, b, h, i0 + row) + channel * dq->stride[3],
+                         a->dq_type[pair], a->alpha * sum[pf_dq_index(row, channel)]);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One tile of queries against one tile of keys in backward: loads, products, P and dS. Shared by the
+ * kernels of dq, dk, dv (backward.h) and of dbias (dbias.h).
+ *
+ * The workgroup owns keys and streams queries. With tangents every product has its product rule beside
+ * it. */
+#include "common.h"
+
+typedef struct backward_shared {
+    pf_owned_tile k[1 + PF_TANGENT], v[1 + PF_TANGENT];
+    pf_cross_tile q[PF_STAGES][1 + PF_TANGENT];
+    pf_cross_tile dout[PF_STAGES][1 + PF_TANGENT];
+    float q_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE];    /* L, tL */
+    float dout_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE]; /* delta, tdelta */
+    pf_exchange ds[PF_EXCHANGES][1 + PF_TANGENT];               /* dS, for dQ */
+    pf_ring k_ring, v_ring, q_ring, dout_ring;
+} backward_shared;
+
+/* Keys [j0, j1) of key/value head hk in batch b, output channels from channel0. */
+typedef struct backward_work {
+    int b, hk, j0, j1, channel0;
+} backward_work;
+
+PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index) {
+    const int parts = PF_HEAD_DIM / PF_OUT_DIM;
+    const int tiles = PF_CEIL_DIV(a->keys, PF_OWNED_TILE);
+    const int bh = index / parts / tiles;
+    backward_work w;
+    w.channel0 = index % parts * PF_OUT_DIM;
+    w.b = bh / a->kv_heads;
+    w.hk = bh % a->kv_heads;
+    w.j0 = index / parts % tiles * PF_OWNED_TILE;
+    w.j1 = pf_min_int(w.j0 + PF_OWNED_TILE, a->keys);
+    return w;
+}
+
+/* One step: a tile of queries of head h, for one pair. */
+typedef struct query_step {
+    int pair, h, tile;
+} query_step;
+
+typedef struct backward_context {
+    backward_shared *sm;
+    pf_source source;
+    const pf_attention_kargs *a;
+    backward_work w;
+    struct {
+        pf_ring_pos k, v, q, dout;
+    } take, fill;
+} backward_context;
+
+/* Rows of the owned keys; as in forward, those that no query keeps are not read. */
+PF_DEVICE pf_rows backward_key_rows(const backward_context *c, int pair) {
+    const pf_attention_kargs *a = c->a;
+    pf_rows rows = {c->w.b, c->w.hk, c->w.j0, a->key_end[pair], 0, 0};
+    if (PF_GENERAL && a->key_live)
+        rows.live = a->key_live + rows.b * a->key_live_stride[0] + rows.h * a->key_live_stride[1];
+    return rows;
+}
+
+PF_DEVICE void backward_fill_k(backward_context *c, int pair) {
+    const pf_rows rows = backward_key_rows(c, pair);
+    pf_ring *ring = &c->sm->k_ring;
+    pf_ring_acquire(ring, &c->fill.k, 1);
+    pf_owned_load(&c->sm->k[0], &c->source, PF_OPERAND_K + pair, &rows, ring, &c->fill.k);
+    if (PF_TANGENT)
+        pf_owned_load(&c->sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows, ring, &c->fill.k);
+    pf_ring_publish(ring, &c->fill.k, 1);
+}
+
+PF_DEVICE void backward_fill_v(backward_context *c, int pair) {
+    const pf_rows rows = backward_key_rows(c, pair);
+    pf_ring *ring = &c->sm->v_ring;
+    pf_ring_acquire(ring, &c->fill.v, 1);
+    pf_owned_load(&c->sm->v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->fill.v);
+    if (PF_TANGENT)
+        pf_owned_load(&c->sm->v[PF_T], &c->source, PF_OPERAND_TV, &rows, ring, &c->fill.v);
+    pf_ring_publish(ring, &c->fill.v, 1);
+}
+
+/* Rows of a tile of queries; those that keep no key are not read, so that they add nothing. */
+PF_DEVICE pf_rows backward_query_rows(const backward_context *c, const query_step *step) {
+    const pf_attention_kargs *a = c->a;
+    const pf_i64 bh = (pf_i64)c->w.b * a->heads + step->h;
+    pf_rows rows = {c->w.b, step->h, step->tile * PF_CROSS_TILE, a->queries,
+                    a->query_live + bh * a->queries_padded, 0};
+    return rows;
+}
+
+/* Address of one statistic of the tile's queries. */
+PF_DEVICE unsigned long long backward_stat(const backward_context *c, const query_step *step,
+                                           int stat) {
+    const pf_attention_kargs *a = c->a;
+    const pf_i64 bh = (pf_i64)c->w.b * a->heads + step->h;
+    return a->query_stats +
+           4 * ((bh * PF_STATS + stat) * a->queries_padded + step->tile * PF_CROSS_TILE);
+}
+
+PF_DEVICE void backward_fill_q(backward_context *c, const query_step *step) {
+    const pf_rows rows = backward_query_rows(c, step);
+    pf_ring *ring = &c->sm->q_ring;
+    pf_ring_acquire(ring, &c->fill.q, PF_STAGES);
+    const int stage = c->fill.q.stage;
+    pf_cross_tile *q = c->sm->q[stage];
+    float(*stats)[PF_CROSS_TILE] = c->sm->q_stats[stage];
+    pf_cross_load(&q[0], &c->source, PF_OPERAND_Q + step->pair, &rows, ring, &c->fill.q);
+    pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_LSE), ring, &c->fill.q);
+    if (PF_TANGENT) {
+        pf_cross_load(&q[PF_T], &c->source, PF_OPERAND_TQ + step->pair, &rows, ring, &c->fill.q);
+        pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TLSE), ring, &c->fill.q);
+    }
+    pf_ring_publish(ring, &c->fill.q, PF_STAGES);
+}
+
+PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
+    const pf_rows rows = backward_query_rows(c, step);
+    pf_ring *ring = &c->sm->dout_ring;
+    pf_ring_acquire(ring, &c->fill.dout, PF_STAGES);
+    const int stage = c->fill.dout.stage;
+    pf_cross_tile *dout = c->sm->dout[stage];
+    float(*stats)[PF_CROSS_TILE] = c->sm->dout_stats[stage];
+    pf_cross_load(&dout[0], &c->source, PF_OPERAND_DOUT, &rows, ring, &c->fill.dout);
+    pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_DELTA), ring, &c->fill.dout);
+    if (PF_TANGENT) {
+        pf_cross_load(&dout[PF_T], &c->source, PF_OPERAND_TDOUT, &rows, ring, &c->fill.dout);
+        pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TDELTA), ring, &c->fill.dout);
+    }
+    pf_ring_publish(ring, &c->fill.dout, PF_STAGES);
+}
+
+/* What a thread of a compute group carries. */
+typedef struct backward_state {
+    pf_scores s[1 + PF_TANGENT];   /* dot products, then P and tP */
+    pf_scores dp[1 + PF_TANGENT];  /* dP and tdP, then dS and tdS */
+    pf_weights p[1 + PF_TANGENT], ds[1 + PF_TANGENT];
+} backward_state;
+
+PF_DEVICE void backward_issue_scores(backward_context *c, backward_state *g) {
+    backward_shared *sm = c->sm;
+    pf_cross_tile *q = sm->q[c->take.q.stage];
+    pf_scores_mma(&g->s[0], &sm->k[0], &q[0], true);
+    if (PF_TANGENT) {
+        pf_scores_mma(&g->s[PF_T], &sm->k[PF_T], &q[0], true);
+        pf_scores_mma(&g->s[PF_T], &sm->k[0], &q[PF_T], false);
+    }
+    pf_mma_commit();
+}
+
+PF_DEVICE void backward_issue_dp(backward_context *c, backward_state *g) {
+    backward_shared *sm = c->sm;
+    pf_cross_tile *dout = sm->dout[c->take.dout.stage];
+    pf_scores_mma(&g->dp[0], &sm->v[0], &dout[0], true);
+    if (PF_TANGENT) {
+        pf_scores_mma(&g->dp[PF_T], &sm->v[PF_T], &dout[0], true);
+        pf_scores_mma(&g->dp[PF_T], &sm->v[0], &dout[PF_T], false);
+    }
+    pf_mma_commit();
+}
+
+/* Is every score of the tile kept? Queries past the end have P = 0 by their L. */
+PF_DEVICE bool backward_keeps_all(const backward_context *c, const query_step *step) {
+    const int i0 = step->tile * PF_CROSS_TILE;
+    return !PF_GENERAL && pf_window_keeps_all(c->a, step->pair, i0, i0 + PF_CROSS_TILE, c->w.j0,
+                                              c->w.j0 + PF_OWNED_TILE);
+}
+
+/* Dot products to weights: P = exp(S - L), tP = P (t - tL). */
+PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
+                                const query_step *step, bool whole) {
+    const pf_attention_kargs *a = c->a;
+    const int stage = c->take.q.stage, i0 = step->tile * PF_CROSS_TILE;
+    const float *lse = c->sm->q_stats[stage][0], *tlse = c->sm->q_stats[stage][PF_T];
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int x = pf_score_cross(e), i = i0 + x;
+        const int j = c->w.j0 + pf_slot_owned(pf_score_slot(e));
+        float bias = 0.f, tbias = 0.f;
+        bool keep = whole || pf_window_keeps(a, step->pair, i, j);
+        if (PF_GENERAL) {
+            keep = keep && i < a->queries;
+            if (keep) {
+                bias = pf_bias_or_excluded(a, c->w.b, step->h, i, j);
+                keep = bias != -PF_INFINITY;
+                if (PF_TANGENT)
+                    tbias = pf_bias_tangent(a, c->w.b, step->h, i, j);
+            }
+        }
+        const float exponent = PF_GENERAL
+                                   ? (pf_fma(g->s[0].x[e], a->alpha, bias) - lse[x]) * PF_LOG2E
+                                   : pf_fma(g->s[0].x[e], a->alpha_log2e, -lse[x]);
+        const float p = keep ? pf_exp2(exponent) : 0.f;
+        g->s[0].x[e] = p;
+        if (PF_TANGENT)
+            g->s[PF_T].x[e] =
+                keep ? p * (pf_fma(g->s[PF_T].x[e], a->alpha, tbias) - tlse[x]) : 0.f;
+    }
+    pf_weights_pack(&g->p[0], &g->s[0]);
+    if (PF_TANGENT)
+        pf_weights_pack(&g->p[PF_T], &g->s[PF_T]);
+}
+
+/* dS = P (dP - delta), tdS = tP (dP - delta) + P (tdP - tdelta). A score that is not kept has
+ * P = 0 and gives 0 whatever dP is. */
+PF_DEVICE void backward_ds(const backward_context *c, backward_state *g, bool whole) {
+    const int stage = c->take.dout.stage;
+    const float *delta = c->sm->dout_stats[stage][0], *tdelta = c->sm->dout_stats[stage][PF_T];
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int x = pf_score_cross(e);
+        const float p = g->s[0].x[e], ddp = g->dp[0].x[e] - delta[x];
+        if (PF_TANGENT) {
+            const float tds =
+                pf_fma(g->s[PF_T].x[e], ddp, p * (g->dp[PF_T].x[e] - tdelta[x]));
+            g->dp[PF_T].x[e] = whole || p != 0.f ? tds : 0.f;
+        }
+        g->dp[0].x[e] = whole || p != 0.f ? p * ddp : 0.f;
+    }
+    pf_weights_pack(&g->ds[0], &g->dp[0]);
+    if (PF_TANGENT)
+        pf_weights_pack(&g->ds[PF_T], &g->dp[PF_T]);
+}
+

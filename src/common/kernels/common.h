@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small things every kernel uses: typed scalar access, windows, storing a fragment. */
+#ifndef PF_KERNELS_COMMON_H
+#define PF_KERNELS_COMMON_H
+
+#define PF_LN2 0.69314718055994530942f
+#define PF_LOG2E 1.44269504088896340736f
+#define PF_CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
+
+/* Index of the tangent beside the primal (0) in pairs of tiles, fragments and statistics. */
+#define PF_T PF_TANGENT
+
+#if PF_TANGENT
+#define PF_KERNEL_NAME(op) pf_##op##_jvp
+#define PF_KERNEL_NAME_WITH(op, part) pf_##op##_jvp_##part
+#else
+#define PF_KERNEL_NAME(op) pf_##op
+#define PF_KERNEL_NAME_WITH(op, part) pf_##op##_##part
+#endif
+
+PF_DEVICE int pf_min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+PF_DEVICE int pf_max_int(int a, int b) {
+    return a > b ? a : b;
+}
+
+PF_DEVICE int pf_type_bytes(int type) {
+    return type == PF_KTYPE_F32 ? 4 : type == PF_KTYPE_E5M2 ? 1 : 2;
+}
+
+/* Element `index` of a global array of a type known at run time. */
+PF_DEVICE float pf_read(unsigned long long address, pf_i64 index, int type) {
+    if (type == PF_KTYPE_F32)
+        return ((const float *)address)[index];
+    if (type == PF_KTYPE_E5M2)
+        return pf_f16_bits_to_f32((unsigned short)(((const unsigned char *)address)[index] << 8));
+    const unsigned short bits = ((const unsigned short *)address)[index];
+    return type == PF_KTYPE_F16 ? pf_f16_bits_to_f32(bits) : pf_bf16_bits_to_f32(bits);
+}
+
+PF_DEVICE void pf_write(unsigned long long address, pf_i64 index, int type, float value) {
+    if (type == PF_KTYPE_F32)
+        ((float *)address)[index] = value;
+    else if (type == PF_KTYPE_E5M2)
+        ((unsigned char *)address)[index] = pf_f32_to_e5m2_bits(value);
+    else
+        ((unsigned short *)address)[index] =
+            type == PF_KTYPE_F16 ? pf_f32_to_f16_bits(value) : pf_f32_to_bf16_bits(value);
+}
+
+/* Offset, in elements, of (b, h, i, channel 0). */
+PF_DEVICE pf_i64 pf_row_offset(const pf_karg_tensor *t, int b, int h, int i) {
+    return b * t->stride[0] + h * t->stride[1] + i * t->stride[2];
+}
+
+/* Does the window of the pair keep query i and key j? */
+PF_DEVICE bool pf_window_keeps(const pf_attention_kargs *a, int pair, int i, int j) {
+    const int x = i - j;
+    return j < a->key_end[pair] && x >= a->window_low[pair] && x < a->window_high[pair];
+}
+
+/* Does it keep every pair of queries [i0, i1) and keys [j0, j1)? */
+PF_DEVICE bool pf_window_keeps_all(const pf_attention_kargs *a, int pair, int i0, int i1, int j0,
+                                   int j1) {
+    return j1 <= a->key_end[pair] && i0 - (j1 - 1) >= a->window_low[pair] &&
+           i1 - 1 - j0 < a->window_high[pair];
+}
+
+/* What bias and mask do to one score: the bias, or -inf where they exclude the key. */
+PF_DEVICE float pf_bias_or_excluded(const pf_attention_kargs *a, int b, int h, int i, int j) {
+    float bias = 0.f;
+    if (a->mask.address) {
+        const pf_i64 at = pf_row_offset(&a->mask, b, h, i) + j * a->mask.stride[3];
+        if (!((const unsigned char *)a->mask.address)[at])
+            return -PF_INFINITY;
+    }
+    if (a->bias.address)
+        bias = pf_read(a->bias.address, pf_row_offset(&a->bias, b, h, i) + j * a->bias.stride[3],
+                       a->bias_type);
+    return bias;
+}
+
+PF_DEVICE float pf_bias_tangent(const pf_attention_kargs *a, int b, int h, int i, int j) {
+    if (!a->tbias.address)
+        return 0.f;
+    return pf_read(a->tbias.address, pf_row_offset(&a->tbias, b, h, i) + j * a->tbias.stride[3],
+                   a->tbias_type);
+}
+
+/* Write a workgroup's output fragment to rows [row0, rows) and channels [channel0, channels) of
+ * (b, h). Adjacent channels go out as one vector where the tensor allows it. */
+PF_DEVICE void pf_out_store(const pf_out *out, const pf_karg_tensor *t, int type, int b, int h,
+                            int row0, int rows, int channel0, int channels) {
+    const int bytes = pf_type_bytes(type);
+    const pf_i64 run_mask = PF_OUT_RUN * bytes - 1;
+    const bool vector = t->stride[3] == 1 &&
+                        (((pf_i64)t->address | t->stride[0] * bytes | t->stride[1] * bytes |
+                          t->stride[2] * bytes) &
+                         run_mask) == 0;
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        const int row = row0 + pf_slot_owned(s);
+        if (row >= rows)
+            continue;
+        const pf_i64 base = pf_row_offset(t, b, h, row);
+        PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; e += PF_OUT_RUN) {
+            if (pf_out_slot(e) != s)
+                continue;
+            const int c = channel0 + pf_out_channel(e);
+            if (vector && c + PF_OUT_RUN <= channels)
+                pf_write_run(t->address, base + c, type, &out->x[e]);
+            else
+                PF_UNROLL for (int u = 0; u < PF_OUT_RUN; ++u) {
+                    if (c + u < channels)
+                        pf_write(t->address, base + (c + u) * t->stride[3], type, out->x[e + u]);
+                }
+        }
+    }
+}
+
+PF_DEVICE void pf_out_zero(pf_out *out) {
+    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
+        out->x[e] = 0.f;
+}
+
+#endif

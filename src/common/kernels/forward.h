@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Forward, and forward with its JVP: FlashAttention's online softmax over tiles of keys.
+ *
+ * The workgroup owns a tile of queries and streams K and V. Piecewise attention is two walks over
+ * keys, the near ones with pair 0 and the far ones with pair 1: the online softmax does not mind the
+ * order, so only tiles that straddle the threshold are visited twice. With tangents the same walk
+ * also carries t = dS and accumulates sum P (t v + tv); its mean is taken out at the end. */
+#include "common.h"
+
+typedef struct forward_shared {
+    pf_owned_tile q[1 + PF_TANGENT];
+    pf_cross_tile k[PF_STAGES][1 + PF_TANGENT];
+    pf_value_tile v[PF_STAGES][1 + PF_TANGENT];
+    pf_ring q_ring, k_ring, v_ring;
+} forward_shared;
+
+/* One workgroup's share of the problem: queries [i0, i1) of (b, h), output channels from channel0. */
+typedef struct forward_work {
+    int b, h, i0, i1, channel0;
+} forward_work;
+
+PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
+    const int parts = PF_HEAD_DIM / PF_OUT_DIM;
+    const int tiles = PF_CEIL_DIV(a->queries, PF_OWNED_TILE);
+    const int tile = tiles - 1 - index / parts % tiles; /* the longest causal rows first */
+    const int bh = index / parts / tiles;
+    forward_work w;
+    w.channel0 = index % parts * PF_OUT_DIM;
+    w.b = bh / a->heads;
+    w.h = bh % a->heads;
+    w.i0 = tile * PF_OWNED_TILE;
+    w.i1 = pf_min_int(w.i0 + PF_OWNED_TILE, a->queries);
+    return w;
+}
+
+/* A walk over (pair, tile of keys), keys descending; done when pair == a->pairs. */
+typedef struct key_walk {
+    int pair, tile, last_tile;
+    bool enters; /* the first tile of its pair */
+} key_walk;
+
+PF_DEVICE void key_walk_enter(key_walk *walk, const pf_attention_kargs *a, const forward_work *w) {
+    walk->enters = true;
+    for (; walk->pair < a->pairs; ++walk->pair) {
+        const int begin = pf_max_int(0, w->i0 - a->window_high[walk->pair] + 1);
+        const int end =
+            pf_min_int(a->key_end[walk->pair], w->i1 - a->window_low[walk->pair]);
+        if (begin < end) {
+            walk->tile = (end - 1) / PF_CROSS_TILE;
+            walk->last_tile = begin / PF_CROSS_TILE;
+            return;
+        }
+    }
+}
+
+PF_DEVICE key_walk key_walk_begin(const pf_attention_kargs *a, const forward_work *w) {
+    key_walk walk = {0, 0, 0, true};
+    key_walk_enter(&walk, a, w);
+    return walk;
+}
+
+PF_DEVICE void key_walk_next(key_walk *walk, const pf_attention_kargs *a, const forward_work *w) {
+    walk->enters = false;
+    if (--walk->tile < walk->last_tile) {
+        ++walk->pair;
+        key_walk_enter(walk, a, w);
+    }
+}
+
+PF_DEVICE bool key_walk_done(const key_walk *walk, const pf_attention_kargs *a) {
+    return walk->pair >= a->pairs;
+}
+
+PF_DEVICE bool key_walk_leaves(const key_walk *walk) {
+    return walk->tile == walk->last_tile;
+}
+
+/* What one thread knows of the work in hand. `take` is its place in the rings as a consumer, `fill` as the
+ * one that loads: the producer, or on targets without one every consumer. */
+typedef struct forward_context {
+    forward_shared *sm;
+    pf_source source;
+    const pf_attention_kargs *a;
+    forward_work w;
+    struct {
+        pf_ring_pos q, k, v;
+    } take, fill;
+    key_walk fill_k, fill_v; /* the tiles to load next, on targets without a producer */
+} forward_context;
+
+PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
+    pf_rows rows = {c->w.b, c->w.h, c->w.i0, c->a->queries, 0, 0};
+    pf_ring_acquire(&c->sm->q_ring, &c->fill.q, 1);
+    pf_owned_load(&c->sm->q[0], &c->source, PF_OPERAND_Q + pair, &rows, &c->sm->q_ring, &c->fill.q);
+    if (PF_TANGENT)
+        pf_owned_load(&c->sm->q[PF_T], &c->source, PF_OPERAND_TQ + pair, &rows, &c->sm->q_ring,
+                      &c->fill.q);
+    pf_ring_publish(&c->sm->q_ring, &c->fill.q, 1);
+}
+
+/* Rows of the tile of keys; those that bias or mask exclude for every query are not read, so that
+ * whatever they hold cannot reach a product. */
+PF_DEVICE pf_rows forward_key_rows(const forward_context *c, const key_walk *walk) {
+    const pf_attention_kargs *a = c->a;
+    pf_rows rows = {c->w.b, c->w.h / a->group, walk->tile * PF_CROSS_TILE,
+                    a->key_end[walk->pair], 0, 0};
+    if (PF_GENERAL && a->key_live)
+        rows.live = a->key_live + rows.b * a->key_live_stride[0] + rows.h * a->key_live_stride[1];
+    return rows;
+}
+
+PF_DEVICE void forward_fill_k(forward_context *c, const key_walk *walk) {
+    const pf_rows rows = forward_key_rows(c, walk);
+    pf_ring *ring = &c->sm->k_ring;
+    pf_ring_acquire(ring, &c->fill.k, PF_STAGES);
+    pf_cross_tile *k = c->sm->k[c->fill.k.stage];
+    pf_cross_load(&k[0], &c->source, PF_OPERAND_K + walk->pair, &rows, ring, &c->fill.k);
+    if (PF_TANGENT)
+        pf_cross_load(&k[PF_T], &c->source, PF_OPERAND_TK + walk->pair, &rows, ring, &c->fill.k);
+    pf_ring_publish(ring, &c->fill.k, PF_STAGES);
+}
+
+PF_DEVICE void forward_fill_v(forward_context *c, const key_walk *walk) {
+    pf_rows rows = forward_key_rows(c, walk);
+    pf_ring *ring = &c->sm->v_ring;
+    rows.channel0 = c->w.channel0;
+    pf_ring_acquire(ring, &c->fill.v, PF_STAGES);
+    pf_value_tile *v = c->sm->v[c->fill.v.stage];
+    pf_value_load(&v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->fill.v);
+    if (PF_TANGENT)
+        pf_value_load(&v[PF_T], &c->source, PF_OPERAND_TV, &rows, ring, &c->fill.v);
+    pf_ring_publish(ring, &c->fill.v, PF_STAGES);
+}
+
+/* What a thread of a compute group carries from tile to tile. */
+typedef struct forward_state {
+    pf_scores s[1 + PF_TANGENT];  /* scores, and their tangents */
+    pf_weights p[1 + PF_TANGENT]; /* weights P, and H = P * dS */
+    pf_out o[1 + PF_TANGENT];     /* sum P v, and sum H v + P tv */
+    float max[PF_SLOTS];          /* in the units of the scores */
+    float sum[PF_SLOTS];          /* of P over this thread's keys */
+    float mean[PF_SLOTS];         /* of H over this thread's keys */
+    float rescale[PF_SLOTS];      /* what the last tile's maximum does to sums so far */
+} forward_state;
+
+PF_DEVICE void forward_begin(forward_state *f) {
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        f->max[s] = -PF_INFINITY;
+        f->sum[s] = f->mean[s] = 0.f;
+    }
+    pf_out_zero(&f->o[0]);
+    if (PF_TANGENT)
+        pf_out_zero(&f->o[PF_T]);
+}
+
+PF_DEVICE void forward_issue_scores(forward_context *c, forward_state *f) {
+    forward_shared *sm = c->sm;
+    pf_cross_tile *k = sm->k[c->take.k.stage];
+    pf_scores_mma(&f->s[0], &sm->q[0], &k[0], true);
+    if (PF_TANGENT) {
+        pf_scores_mma(&f->s[PF_T], &sm->q[0], &k[PF_T], true);
+        pf_scores_mma(&f->s[PF_T], &sm->q[PF_T], &k[0], false);
+    }
+    pf_mma_commit();
+}
+
+PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
+    pf_value_tile *v = c->sm->v[c->take.v.stage];
+    pf_out_mma_value(&f->o[0], &f->p[0], &v[0]);
+    if (PF_TANGENT) {
+        pf_out_mma_value(&f->o[PF_T], &f->p[0], &v[PF_T]);
+        pf_out_mma_value(&f->o[PF_T], &f->p[PF_T], &v[0]);
+    }
+    pf_mma_commit();
+}
+
+/* Dot products become scores in natural units, -inf where bias or mask excludes. */
+PF_DEVICE void forward_add_bias(forward_state *f, const pf_attention_kargs *a,
+                                const forward_work *w, int pair, int j0) {
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int i = w->i0 + pf_slot_owned(pf_score_slot(e)), j = j0 + pf_score_cross(e);
+        float bias = -PF_INFINITY, tbias = 0.f;
+        if (i < w->i1 && pf_window_keeps(a, pair, i, j)) {
+            bias = pf_bias_or_excluded(a, w->b, w->h, i, j);
+            if (PF_TANGENT)
+                tbias = pf_bias_tangent(a, w->b, w->h, i, j);
+        }
+        const bool keep = bias != -PF_INFINITY;
+        f->s[0].x[e] = keep ? pf_fma(f->s[0].x[e], a->alpha, bias) : -PF_INFINITY;
+        if (PF_TANGENT)
+            f->s[PF_T].x[e] = keep ? pf_fma(f->s[PF_T].x[e], a->alpha, tbias) : 0.f;
+    }
+}
+
+PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a,
+                                   const forward_work *w, int pair, int j0) {
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int i = w->i0 + pf_slot_owned(pf_score_slot(e)), j = j0 + pf_score_cross(e);
+        if (!pf_window_keeps(a, pair, i, j)) {
+            f->s[0].x[e] = -PF_INFINITY;
+            if (PF_TANGENT)
+                f->s[PF_T].x[e] = 0.f;
+        }
+    }
+}
+
+/* Scores to weights, unnormalised: P = exp(s - max), H = P * t. The general kernel subtracts before it
+ * scales: a score near the lowest finite number times log2(e) would overflow. */
+PF_DEVICE void forward_softmax(const forward_context *c, forward_state *f, const key_walk *walk) {
+    const pf_attention_kargs *a = c->a;
+    const forward_work *w = &c->w;
+    const int j0 = walk->tile * PF_CROSS_TILE;
+    const float unit = PF_GENERAL ? PF_LOG2E : a->alpha_log2e;
+    if (PF_GENERAL)
+        forward_add_bias(f, a, w, walk->pair, j0);
+    else if (!pf_window_keeps_all(a, walk->pair, w->i0, w->i1, j0, j0 + PF_CROSS_TILE))
+        forward_mask_window(f, a, w, walk->pair, j0);
+
+    float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s)
+        max[s] = f->max[s];
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int s = pf_score_slot(e);
+        max[s] = pf_max(max[s], f->s[0].x[e]);
+    }
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        max[s] = pf_slot_max(max[s]);
+        offset[s] = max[s] == -PF_INFINITY ? 0.f : max[s]; /* no key kept yet */
+        f->rescale[s] = pf_exp2((f->max[s] - offset[s]) * unit);
+        f->max[s] = max[s];
+        sum[s] = mean[s] = 0.f;
+        if (!PF_GENERAL)
+            offset[s] *= unit;
+    }
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int s = pf_score_slot(e);
+        const float x = f->s[0].x[e];
+        const float p =
+            pf_exp2(PF_GENERAL ? (x - offset[s]) * unit : pf_fma(x, unit, -offset[s]));
+        f->s[0].x[e] = p;
+        sum[s] += p;
+        if (PF_TANGENT) {
+            const float h = p * f->s[PF_T].x[e] * (PF_GENERAL ? 1.f : a->alpha);
+            f->s[PF_T].x[e] = h;
+            mean[s] += h;
+        }
+    }
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        f->sum[s] = pf_fma(f->sum[s], f->rescale[s], sum[s]);
+        f->mean[s] = pf_fma(f->mean[s], f->rescale[s], mean[s]);
+    }
+}
+
+PF_DEVICE void forward_pack(forward_state *f) {
+    pf_weights_pack(&f->p[0], &f->s[0]);
+    if (PF_TANGENT)
+        pf_weights_pack(&f->p[PF_T], &f->s[PF_T]);
+}
+
+PF_DEVICE void forward_rescale(forward_state *f) {
+    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) {
+        f->o[0].x[e] *= f->rescale[pf_out_slot(e)];
+        if (PF_TANGENT)
+            f->o[PF_T].x[e] *= f->rescale[pf_out_slot(e)];
+    }
+}
+
+PF_DEVICE void forward_store_stat(const pf_karg_tensor *t, const forward_work *w, int s,
+                                  float value) {
+    const int i = w->i0 + pf_slot_owned(s);
+    if (t->address && i < w->i1 && w->channel0 == 0 && pf_slot_is_first())
+        ((float *)t->address)[pf_row_offset(t, w->b, w->h, i)] = value;
+}
+
+/* Normalise and write O, L, tO, tL. A row without keys has sum 0. */
+PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
+    const pf_attention_kargs *a = c->a;
+    const forward_work *w = &c->w;
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        const float sum = pf_slot_sum(f->sum[s]);
+        const float inverse = sum == 0.f ? 0.f : 1.f / sum;
+        const float scale = PF_GENERAL ? 1.f : a->alpha;
+        f->rescale[s] = inverse;
+        if (PF_TANGENT)
+            f->mean[s] = pf_slot_sum(f->mean[s]) * inverse;
+        forward_store_stat(&a->lse, w, s,
+                           sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale, pf_log2(sum) * PF_LN2));
+        if (PF_TANGENT)
+            forward_store_stat(&a->tlse, w, s, f->mean[s]);
+    }
+    forward_rescale(f);
+    if (a->o.address)
+        pf_out_store(&f->o[0], &a->o, a->o_type, w->b, w->h, w->i0, w->i1, w->channel0, a->dim_v);
+    if (PF_TANGENT && a->to.address) {
+        PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
+            f->o[PF_T].x[e] = pf_fma(-f->mean[pf_out_slot(e)], f->o[0].x[e], f->o[PF_T].x[e]);
+        pf_out_store(&f->o[PF_T], &a->to, a->to_type, w->b, w->h, w->i0, w->i1, w->channel0,
+                     a->dim_v);
+    }
+}
+
+/* Take Q where a pair begins, and the next tile of K. */
+PF_DEVICE void forward_take_qk(forward_context *c, const key_walk *walk) {
+    if (walk->enters)
+        pf_ring_take(&c->sm->q_ring, &c->take.q, 1);
+    pf_ring_take(&c->sm->k_ring, &c->take.k, PF_STAGES);
+}
+
+/* Give back K once its scores are done, and Q where the pair ends. */
+PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
+    pf_ring_release(&c->sm->k_ring, &c->take.k, PF_STAGES);
+    PF_REFILL({
+        if (!key_walk_done(&c->fill_k, c->a)) {
+            forward_fill_k(c, &c->fill_k);
+            key_walk_next(&c->fill_k, c->a, &c->w);
+        }
+    });
+    if (key_walk_leaves(walk)) {
+        pf_ring_release(&c->sm->q_ring, &c->take.q, 1);
+        PF_REFILL({
+            key_walk next = *walk;
+            key_walk_next(&next, c->a, &c->w);
+            if (!key_walk_done(&next, c->a))
+                forward_fill_q(c, next.pair);
+        });
+    }
+}
+
+PF_DEVICE void forward_release_v(forward_context *c) {
+    pf_ring_release(&c->sm->v_ring, &c->take.v, PF_STAGES);
+    PF_REFILL({
+        if (!key_walk_done(&c->fill_v, c->a)) {
+            forward_fill_v(c, &c->fill_v);
+            key_walk_next(&c->fill_v, c->a, &c->w);
+        }
+    });
+}
+
+/* The first loads, on targets without a producer. */
+PF_DEVICE void forward_prefetch(forward_context *c, const key_walk *walk) {
+    c->fill_k = c->fill_v = *walk;
+    if (key_walk_done(walk, c->a))
+        return;
+    forward_fill_q(c, walk->pair);
+    for (int n = 0; n < PF_STAGES && !key_walk_done(&c->fill_k, c->a); ++n) {
+        forward_fill_k(c, &c->fill_k);
+        key_walk_next(&c->fill_k, c->a, &c->w);
+        forward_fill_v(c, &c->fill_v);
+        key_walk_next(&c->fill_v, c->a, &c->w);
+    }
+}
+
+/* One tile after the other: scores, softmax, output. */
+PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
+    pf_turn_wait();
+    for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
+         key_walk_next(&walk, c->a, &c->w)) {
+        forward_take_qk(c, &walk);
+        forward_issue_scores(c, f);
+        pf_turn_pass();
+        pf_mma_wait(0);
+        forward_release_qk(c, &walk);
+        forward_softmax(c, f, &walk);
+        forward_pack(f);
+        forward_rescale(f);
+        pf_ring_take(&c->sm->v_ring, &c->take.v, PF_STAGES);
+        pf_turn_wait();
+        forward_issue_out(c, f);
+        pf_mma_wait(0);
+        forward_release_v(c);
+    }
+    pf_turn_pass();
+}
+
+/* The scores of the next tile are issued before the output of this one, so that matrix units work
+ * while the softmax of the next is computed. */
+PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
+    key_walk walk = key_walk_begin(c->a, &c->w);
+    if (key_walk_done(&walk, c->a))
+        return;
+    forward_take_qk(c, &walk);
+    pf_turn_wait();
+    forward_issue_scores(c, f);
+    pf_turn_pass();
+    pf_mma_wait(0);
+    forward_release_qk(c, &walk);
+    forward_softmax(c, f, &walk);
+    forward_pack(f);
+    for (key_walk_next(&walk, c->a, &c->w); !key_walk_done(&walk, c->a);
+         key_walk_next(&walk, c->a, &c->w)) {
+        forward_take_qk(c, &walk);
+        pf_turn_wait();
+        forward_issue_scores(c, f);
+        pf_ring_take(&c->sm->v_ring, &c->take.v, PF_STAGES);
+        forward_issue_out(c, f);
+        pf_turn_pass();
+        pf_mma_wait(1);
+        forward_release_qk(c, &walk);
+        forward_softmax(c, f, &walk);
+        pf_mma_wait(0);
+        forward_release_v(c);
+        forward_rescale(f);
+        forward_pack(f);
+    }
+    pf_ring_take(&c->sm->v_ring, &c->take.v, PF_STAGES);
+    forward_issue_out(c, f);
+    pf_mma_wait(0);
+    forward_release_v(c);
+}
+
+PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
+    PF_SHARED(forward_shared, sm);
+    forward_context c = {};
+    c.sm = sm;
+    c.source = (pf_source)PF_SOURCE;
+    c.a = PF_KERNEL_ARGS;
+    pf_ring_init(&sm->q_ring, 1);
+    pf_ring_init(&sm->k_ring, PF_STAGES);
+    pf_ring_init(&sm->v_ring, PF_STAGES);
+    pf_block_sync();
+    PF_PRODUCER {
+        for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+            c.w = forward_work_at(c.a, n);
+            for (key_walk walk = key_walk_begin(c.a, &c.w); !key_walk_done(&walk, c.a);
+                 key_walk_next(&walk, c.a, &c.w)) {
+                if (walk.enters)
+                    forward_fill_q(&c, walk.pair);
+                forward_fill_k(&c, &walk);
+                forward_fill_v(&c, &walk);
+            }
+        }
+    }
+    PF_CONSUMER {
+        for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+            forward_state f;
+            c.w = forward_work_at(c.a, n);
+            forward_begin(&f);
+            PF_REFILL({
+                const key_walk walk = key_walk_begin(c.a, &c.w);
+                forward_prefetch(&c, &walk);
+            });
+            if (PF_OVERLAP)
+                forward_walk_overlapped(&c, &f);
+            else
+                forward_walk_in_order(&c, &f);
+            forward_finish(&c, &f);
+        }
+    }
+}

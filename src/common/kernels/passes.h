@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small passes around the attention kernels, and merge. Element types are read at run time. */
+#include "common.h"
+
+/* key_live: 1 where some query keeps the key. One block a (batch, head, PF_KEY_LIVE_TILE keys) of the
+ * common shape of bias and mask; queries are tried until every key of the block is known to be live. */
+enum { PF_KEY_LIVE_TILE = 256 };
+
+PF_DEVICE bool key_is_kept(const pf_attention_kargs *a, int b, int h, int i, int j) {
+    bool in_window = false;
+    for (int pair = 0; pair < a->pairs; ++pair)
+        in_window = in_window || pf_window_keeps(a, pair, i, j);
+    return in_window && pf_bias_or_excluded(a, b, h, i, j) != -PF_INFINITY;
+}
+
+PF_KERNEL(pf_key_live, pf_attention_kargs) {
+    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    const int tiles = a->keys_padded / PF_KEY_LIVE_TILE;
+    const int tile = pf_block() % tiles, bh = pf_block() / tiles;
+    const int heads = a->key_live_heads, b = bh / heads, h0 = bh % heads * a->group;
+    const int group = a->key_live_stride[1] ? a->group : 1; /* the heads of a broadcast agree */
+    for (int n = pf_thread(); n < PF_KEY_LIVE_TILE; n += pf_threads()) {
+        const int j = tile * PF_KEY_LIVE_TILE + n;
+        bool live = false;
+        for (int i = 0; i < a->queries && !live; ++i)
+            for (int g = 0; g < group && !live; ++g)
+                live = j < a->keys && key_is_kept(a, b, h0 + g, i, j);
+        ((unsigned char *)a->key_live)[(pf_i64)bh * a->keys_padded + j] = live;
+    }
+}
+
+/* sum_c x[row][c] y[row][c], over the lanes of the group. */
+PF_DEVICE float row_dot(const pf_attention_kargs *a, const pf_karg_tensor *x, int x_type,
+                        const pf_karg_tensor *y, int y_type, int b, int h, int i) {
+    float sum = 0.f;
+    if (!x->address || !y->address)
+        return 0.f;
+    const pf_i64 at_x = pf_row_offset(x, b, h, i), at_y = pf_row_offset(y, b, h, i);
+    for (int c = pf_lane(); c < a->dim_v; c += PF_LANES)
+        sum = pf_fma(pf_read(x->address, at_x + c * x->stride[3], x_type),
+                     pf_read(y->address, at_y + c * y->stride[3], y_type), sum);
+    return pf_lane_sum(sum);
+}
+
+PF_DEVICE float row_stat(const pf_karg_tensor *t, int b, int h, int i) {
+    return t->address ? ((const float *)t->address)[pf_row_offset(t, b, h, i)] : 0.f;
+}
+
+/* query_stats and query_live: one group of lanes a query, rows past the end included. */
+PF_KERNEL(pf_backward_pre, pf_attention_kargs) {
+    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    const pf_karg_tensor *dout = &a->operand[PF_OPERAND_DOUT];
+    const pf_karg_tensor *tdout = &a->operand[PF_OPERAND_TDOUT];
+    const pf_i64 row = ((pf_i64)pf_block() * pf_threads() + pf_thread()) / PF_LANES;
+    const pf_i64 bh = row / a->queries_padded;
+    const int i = (int)(row % a->queries_padded);
+    if (bh >= (pf_i64)a->batch * a->heads)
+        return;
+    const int b = (int)(bh / a->heads), h = (int)(bh % a->heads);
+    float lse = PF_INFINITY, delta = 0.f, tlse = 0.f, tdelta = 0.f;
+    const float row_lse = i < a->queries ? row_stat(&a->lse, b, h, i) : -PF_INFINITY;
+    const bool live = row_lse != -PF_INFINITY;
+    if (live) {
+        lse = row_lse * a->lse_unit;
+        delta = row_dot(a, dout, a->element_type, &a->o, a->o_type, b, h, i) -
+                row_stat(&a->dlse, b, h, i);
+        tlse = row_stat(&a->tlse, b, h, i);
+        tdelta = row_dot(a, tdout, a->element_type, &a->o, a->o_type, b, h, i) +
+                 row_dot(a, dout, a->element_type, &a->to, a->to_type, b, h, i);
+    }
+    if (pf_lane() == 0) {
+        float *stats = (float *)a->query_stats + bh * PF_STATS * a->queries_padded + i;
+        stats[PF_STAT_LSE * (pf_i64)a->queries_padded] = lse;
+        stats[PF_STAT_DELTA * (pf_i64)a->queries_padded] = delta;
+        stats[PF_STAT_TLSE * (pf_i64)a->queries_padded] = tlse;
+        stats[PF_STAT_TDELTA * (pf_i64)a->queries_padded] = tdelta;
+        ((unsigned char *)a->query_live)[bh * a->queries_padded + i] = live;
+    }
+}
+
+/* dbias from its partial sums, splits in ascending order: one thread an element. */
+PF_KERNEL(pf_dbias_reduce, pf_attention_kargs) {
+    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    const int *extent = a->dbias_extent;
+    const pf_i64 count = (pf_i64)extent[0] * extent[1] * extent[2] * extent[3];
+    const pf_i64 n = (pf_i64)pf_block() * pf_threads() + pf_thread();
+    if (n >= count)
+        return;
+    float sum = 0.f;
+    for (int split = 0; split < a->dbias_splits; ++split)
+        sum += ((const float *)a->dbias_sum)[split * count + n];
+    const int j = (int)(n % extent[3]), i = (int)(n / extent[3] % extent[2]);
+    const pf_i64 bh = n / extent[3] / extent[2];
+    pf_write(a->dbias.address,
+             pf_row_offset(&a->dbias, (int)(bh / extent[1]), (int)(bh % extent[1]), i) +
+                 j * a->dbias.stride[3],
+             a->dbias_type, sum);
+}
+
+/* Two partial results over disjoint keys: one group of lanes a row. A part with L = -inf is not read. */
+PF_KERNEL(pf_merge, pf_merge_kargs) {
+    const pf_merge_kargs *a = PF_KERNEL_ARGS;
+    const pf_i64 row = ((pf_i64)pf_block() * pf_threads() + pf_thread()) / PF_LANES;
+    const pf_i64 bh = row / a->queries;
+    if (bh >= (pf_i64)a->batch * a->heads)
+        return;
+    const int i = (int)(row % a->queries), b = (int)(bh / a->heads), h = (int)(bh % a->heads);
+    float part_lse[2], weight[2] = {0.f, 0.f}, part_tlse[2] = {0.f, 0.f}, tlse = 0.f;
+    for (int p = 0; p < 2; ++p)
+        part_lse[p] = row_stat(&a->lse_part[p], b, h, i);
+    const float max = part_lse[0] > part_lse[1] || part_lse[0] != part_lse[0] ? part_lse[0]
+                                                                              : part_lse[1];
+    float lse = max;
+    if (max != -PF_INFINITY) {
+        for (int p = 0; p < 2; ++p)
+            weight[p] = pf_exp2((part_lse[p] - max) * PF_LOG2E);
+        const float sum = weight[0] + weight[1];
+        lse = max + pf_log2(sum) * PF_LN2;
+        for (int p = 0; p < 2; ++p) {
+            weight[p] /= sum;
+            if (weight[p] != 0.f) {
+                part_tlse[p] = row_stat(&a->tlse_part[p], b, h, i);
+                tlse += weight[p] * part_tlse[p];
+            }
+        }
+    }
+    /* Every lane has read L and tL before one writes them: an output may be an input. */
+    pf_lane_sync();
+    if (pf_lane() == 0) {
+        if (a->lse.address)
+            ((float *)a->lse.address)[pf_row_offset(&a->lse, b, h, i)] = lse;
+        if (a->tlse.address)
+            ((float *)a->tlse.address)[pf_row_offset(&a->tlse, b, h, i)] = tlse;
+    }
+    for (int c = pf_lane(); c < a->dim_v; c += PF_LANES) {
+        float o = 0.f, to = 0.f;
+        for (int p = 0; p < 2; ++p) {
+            if (weight[p] == 0.f)
+                continue;
+            const pf_karg_tensor *part = &a->o_part[p], *tpart = &a->to_part[p];
+            const float x = pf_read(part->address,
+                                    pf_row_offset(part, b, h, i) + c * part->stride[3],
+                                    a->o_part_type[p]);
+            o = pf_fma(weight[p], x, o);
+            if (tpart->address)
+                to += weight[p] * pf_fma(part_tlse[p] - tlse, x,
+                                         pf_read(tpart->address,
+                                                 pf_row_offset(tpart, b, h, i) +
+                                                     c * tpart->stride[3],
+                                                 a->to_part_type[p]));
+        }
+        if (a->o.address)
+            pf_write(a->o.address, pf_row_offset(&a->o, b, h, i) + c * a->o.stride[3], a->o_type, o);
+        if (a->to.address)
+            pf_write(a->to.address, pf_row_offset(&a->to, b, h, i) + c * a->to.stride[3], a->to_type,
+                     to);
+    }
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The portability layer for one plain thread: a workgroup is one compute group of one thread that holds whole
+ * fragments. It makes the kernel source itself testable, under sanitizers, where there is no GPU. */
+#ifndef PF_PORT_SCALAR_H
+#define PF_PORT_SCALAR_H
+
+#include <math.h>
+#include <string.h>
+
+extern "C" {
+#include "common/formats.h"
+}
+
+#define PF_DEVICE static inline
+#define PF_UNROLL
+#define PF_INFINITY INFINITY
+#define PF_OVERLAP PF_TEST_OVERLAP
+#define PF_EXCHANGES 1
+
+#define PF_SLOTS PF_OWNED_TILE
+#define PF_SCORE_COUNT (PF_OWNED_TILE * PF_CROSS_TILE)
+#define PF_OUT_COUNT (PF_OWNED_TILE * PF_OUT_DIM)
+#define PF_OUT_RUN 1
+#define PF_LANES 1
+
+static int scalar_block, scalar_blocks;
+
+PF_DEVICE int pf_block() { return scalar_block; }
+PF_DEVICE int pf_blocks() { return scalar_blocks; }
+PF_DEVICE int pf_thread() { return 0; }
+PF_DEVICE int pf_threads() { return 1; }
+PF_DEVICE int pf_lane() { return 0; }
+PF_DEVICE float pf_lane_sum(float x) { return x; }
+PF_DEVICE void pf_lane_sync() {}
+PF_DEVICE void pf_block_sync() {}
+PF_DEVICE float pf_exp2(float x) { return exp2f(x); }
+PF_DEVICE float pf_log2(float x) { return log2f(x); }
+PF_DEVICE float pf_fma(float a, float b, float c) { return fmaf(a, b, c); }
+PF_DEVICE float pf_max(float a, float b) { return fmaxf(a, b); }
+PF_DEVICE float pf_f16_bits_to_f32(unsigned short x) { return pf_f16_to_f32(x); }
+PF_DEVICE float pf_bf16_bits_to_f32(unsigned short x) { return pf_bf16_to_f32(x); }
+PF_DEVICE unsigned short pf_f32_to_f16_bits(float x) { return pf_f32_to_f16(x); }
+PF_DEVICE unsigned short pf_f32_to_bf16_bits(float x) { return pf_f32_to_bf16(x); }
+PF_DEVICE unsigned char pf_f32_to_e5m2_bits(float x) { return pf_f32_to_e5m2(x); }
+
+typedef struct pf_scores { float x[PF_SCORE_COUNT]; } pf_scores;
+typedef struct pf_weights { float x[PF_SCORE_COUNT]; } pf_weights;
+typedef struct pf_exchange { float x[PF_SCORE_COUNT]; } pf_exchange;
+typedef struct pf_out { float x[PF_OUT_COUNT]; } pf_out;
+typedef struct pf_cross_out { float x[PF_CROSS_TILE * PF_OUT_DIM]; } pf_cross_out;
+typedef struct pf_owned_tile { float x[PF_OWNED_TILE][PF_HEAD_DIM]; } pf_owned_tile;
+typedef struct pf_cross_tile { float x[PF_CROSS_TILE][PF_HEAD_DIM]; } pf_cross_tile;
+typedef struct pf_value_tile { float x[PF_CROSS_TILE][PF_OUT_DIM]; } pf_value_tile;
+
+PF_DEVICE int pf_score_slot(int e) { return e / PF_CROSS_TILE; }
+PF_DEVICE int pf_score_cross(int e) { return e % PF_CROSS_TILE; }
+PF_DEVICE int pf_out_slot(int e) { return e / PF_OUT_DIM; }
+PF_DEVICE int pf_out_channel(int e) { return e % PF_OUT_DIM; }
+PF_DEVICE int pf_slot_owned(int s) { return s; }
+PF_DEVICE bool pf_slot_is_first() { return true; }
+PF_DEVICE float pf_slot_max(float x) { return x; }
+PF_DEVICE float pf_slot_sum(float x) { return x; }
+
+/* Rings: one fill a stage, counted, so that a take of an unfilled stage or a fill of a full one is caught. */
+typedef struct pf_ring { int filled, taken; } pf_ring;
+typedef struct pf_ring_pos { int stage, count; } pf_ring_pos;
+
+PF_DEVICE void scalar_require(bool condition, const char *what) {
+    if (!condition)
+        scalar_fail(what);
+}
+
+PF_DEVICE void pf_ring_init(pf_ring *ring, int) { ring->filled = ring->taken = 0; }
+
+PF_DEVICE void pf_ring_acquire(pf_ring *ring, const pf_ring_pos *, int stages) {
+    scalar_require(ring->filled - ring->taken < stages, "a stage is filled before it is released");
+}
+
+PF_DEVICE void scalar_advance(pf_ring_pos *pos, int stages) {
+    pos->stage = ++pos->count % stages;
+}
+
+PF_DEVICE void pf_ring_publish(pf_ring *ring, pf_ring_pos *pos, int stages) {
+    ++ring->filled;
+    scalar_advance(pos, stages);
+}
+
+PF_DEVICE void pf_ring_take(pf_ring *ring, const pf_ring_pos *pos, int) {
+    scalar_require(pos->count < ring->filled, "a stage is taken before it is filled");
+}
+
+PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
+    ++ring->taken;
+    scalar_advance(pos, stages);
+}
+
+#define PF_PRODUCER if (false)
+#define PF_CONSUMER
+#define PF_REFILL(...) __VA_ARGS__
+
+typedef struct pf_source { const pf_attention_kargs *a; } pf_source;
+
+PF_DEVICE float scalar_element(unsigned long long address, pf_i64 index) {
+    if (PF_ELEMENT == PF_KTYPE_F32)
+        return ((const float *)address)[index];
+    if (PF_ELEMENT == PF_KTYPE_E5M2)
+        return pf_e5m2_to_f32(((const unsigned char *)address)[index]);
+    const unsigned short x = ((const unsigned short *)address)[index];
+    return PF_ELEMENT == PF_KTYPE_F16 ? pf_f16_to_f32(x) : pf_bf16_to_f32(x);
+}
+
+PF_DEVICE float scalar_round(float x) {
+    if (PF_ELEMENT == PF_KTYPE_F32)
+        return x;
+    return PF_ELEMENT == PF_KTYPE_BF16 ? pf_bf16_to_f32(pf_f32_to_bf16(x))
+                                       : pf_f16_to_f32(pf_f32_to_f16(x));
+}
+
+PF_DEVICE void scalar_load(float *to, int tile_rows, int width, const pf_source *source, int operand,
+                           const pf_rows *rows) {
+    const pf_attention_kargs *a = source->a;
+    const pf_karg_tensor *t = &a->operand[operand];
+    const int channels = operand < PF_OPERAND_V ? a->dim_qk : a->dim_v;
+    for (int r = 0; r < tile_rows; ++r)
+        for (int c = 0; c < width; ++c) {
+            const int row = rows->row0 + r, channel = rows->channel0 + c;
+            const bool read = t->address && row < rows->end && channel < channels &&
+                              (!rows->live || ((const unsigned char *)rows->live)[row]);
+            to[r * width + c] =
+                read ? scalar_element(t->address, rows->b * t->stride[0] + rows->h * t->stride[1] +
+                                                      row * t->stride[2] + channel * t->stride[3])
+                     : 0.f;
+        }
+}
+
+#define PF_SCALAR_LOAD(name, type, rows_, width)                                                   \
+    PF_DEVICE void name(type *tile, const pf_source *source, int operand, const pf_rows *rows,     \
+                        pf_ring *, const pf_ring_pos *) {                                          \
+        scalar_load(&tile->x[0][0], rows_, width, source, operand, rows);                          \
+    }
+PF_SCALAR_LOAD(pf_owned_load, pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM)
+PF_SCALAR_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
+PF_SCALAR_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
+
+PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *, const pf_ring_pos *) {
+    memcpy(to, (const void *)address, PF_CROSS_TILE * sizeof(float));
+}
+
+PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned_tile *owned, const pf_cross_tile *cross,
+                             bool fresh) {
+    for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        float sum = fresh ? 0.f : s->x[e];
+        for (int c = 0; c < PF_HEAD_DIM; ++c)
+            sum += owned->x[e / PF_CROSS_TILE][c] * cross->x[e % PF_CROSS_TILE][c];
+        s->x[e] = sum;
+    }
+}
+
+PF_DEVICE void pf_weights_pack(pf_weights *w, const pf_scores *s) {
+    for (int e = 0; e < PF_SCORE_COUNT; ++e)
+        w->x[e] = scalar_round(s->x[e]);
+}
+
+PF_DEVICE void scalar_out_mma(pf_out *out, const pf_weights *w, const float *rows, int width) {
+    for (int e = 0; e < PF_OUT_COUNT; ++e)
+        for (int x = 0; x < PF_CROSS_TILE; ++x)
+            out->x[e] += w->x[e / PF_OUT_DIM * PF_CROSS_TILE + x] * rows[x * width + e % PF_OUT_DIM];
+}
+
+PF_DEVICE void pf_out_mma(pf_out *out, const pf_weights *w, const pf_cross_tile *cross,
+                          int channel0) {
+    scalar_out_mma(out, w, &cross->x[0][channel0], PF_HEAD_DIM);
+}
+
+PF_DEVICE void pf_out_mma_value(pf_out *out, const pf_weights *w, const pf_value_tile *value) {
+    scalar_out_mma(out, w, &value->x[0][0], PF_OUT_DIM);
+}
+
+PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
+    for (int n = 0; n < 1 + PF_TANGENT; ++n)
+        memcpy(exchange[n].x, w[n].x, sizeof w[n].x);
+}
+
+PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange, const pf_owned_tile *owned,
+                            int channel0, bool fresh) {
+    for (int x = 0; x < PF_CROSS_TILE; ++x)
+        for (int c = 0; c < PF_OUT_DIM; ++c) {
+            float sum = fresh ? 0.f : d->x[x * PF_OUT_DIM + c];
+            for (int o = 0; o < PF_OWNED_TILE; ++o)
+                sum += exchange->x[o * PF_CROSS_TILE + x] * owned->x[o][channel0 + c];
+            d->x[x * PF_OUT_DIM + c] = sum;
+        }
+}
+
+PF_DEVICE void pf_mma_commit() {}
+#define pf_mma_wait(n) (void)(n)
+PF_DEVICE void pf_turn_wait() {}
+PF_DEVICE void pf_turn_pass() {}
+
+PF_DEVICE int pf_dq_index(int row, int channel) { return row * PF_HEAD_DIM + channel; }
+
+PF_DEVICE void pf_dq_add(const pf_cross_out *d, unsigned long long address, int channel0,
+                         const pf_turn *turn) {
+    unsigned *counter = (unsigned *)turn->counter;
+    if (counter)
+        scalar_require(*counter == (unsigned)turn->value, "a tile of dQ is added out of turn");
+    for (int x = 0; x < PF_CROSS_TILE; ++x)
+        for (int c = 0; c < PF_OUT_DIM; ++c)
+            ((float *)address)[pf_dq_index(x, channel0 + c)] += d->x[x * PF_OUT_DIM + c];
+    if (counter)
+        ++*counter;
+}
+
+PF_DEVICE void pf_dq_drain() {}
+
+PF_DEVICE void pf_write_run(unsigned long long, pf_i64, int, const float *) {}
+
+#define PF_KERNEL(name, args_type) static void name(const args_type *scalar_args)
+#define PF_KERNEL_ARGS scalar_args
+#define PF_SOURCE                                                                                  \
+    { scalar_args }
+#define PF_SHARED(type, pointer)                                                                   \
+    static type scalar_shared;                                                                     \
+    memset(&scalar_shared, 0xff, sizeof scalar_shared);                                            \
+    type *pointer = &scalar_shared
+
+#endif
