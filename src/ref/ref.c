@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ref.h"
+
+#include <stdlib.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "common/status.h"
+#include "job.h"
+
+int pf_ref_threads(void) {
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+/* i + diagonal - j >= w, written as i - j >= w - diagonal: i - j cannot overflow, and a w -
+ * diagonal that does is beyond every i - j. */
+static int64_t far_threshold(const pf_problem *problem) {
+    int64_t far;
+    if (__builtin_sub_overflow(problem->distance, problem->diagonal, &far)) {
+        return problem->distance < 0 ? INT64_MIN : INT64_MAX;
+    }
+    return far;
+}
+
+static void describe(pf_ref_job *job, const pf_problem *problem, const pf_ref_options *options) {
+    *job = (pf_ref_job){.problem = problem, .product = problem->dtype, .threads = pf_ref_threads()};
+    job->far = problem->piecewise ? far_threshold(problem) : INT64_MAX;
+    if (options == NULL) {
+        return;
+    }
+    if (options->product_dtype != PFATTN_DTYPE_NONE) {
+        job->product = options->product_dtype;
+    }
+    job->round = options->round_products && job->product != PFATTN_DTYPE_F64;
+    job->flush = options->flush_subnormals && job->product != PFATTN_DTYPE_F32 &&
+                 job->product != PFATTN_DTYPE_F64;
+}
+
+pfattn_status pf_ref_run(const pf_problem *problem, const pf_ref_options *options) {
+    const bool wide = problem->dtype == PFATTN_DTYPE_F64;
+    pf_ref_job job;
+    describe(&job, problem, options);
+
+    size_t total;
+    const bool fits = wide ? pf_ref_scratch_f64(problem, &job.scratch_bytes)
+                           : pf_ref_scratch_f32(problem, &job.scratch_bytes);
+    if (!fits || __builtin_mul_overflow(job.scratch_bytes, (size_t)job.threads, &total)) {
+        return pf_error(
+            PFATTN_ERROR_OUT_OF_MEMORY,
+            "ref: the tiles of head dimensions %lld and %lld do not fit the address space",
+            (long long)problem->dim_qk, (long long)problem->dim_v);
+    }
+    job.scratch = aligned_alloc(64, total);
+    if (job.scratch == NULL) {
+        return pf_error(PFATTN_ERROR_OUT_OF_MEMORY, "ref: no memory for %zu bytes of tiles", total);
+    }
+    if (wide) {
+        pf_ref_compute_f64(&job);
+    } else {
+        pf_ref_compute_f32(&job);
+    }
+    free(job.scratch);
+    return PFATTN_SUCCESS;
+}
