@@ -428,11 +428,11 @@ static pfattn_status check_outputs(const pf_problem *problem) {
 
 static pfattn_status check_layouts(pf_problem *problem) {
     for (int id = 0; id < PF_TENSOR_COUNT; id++) {
-        if (!pf_present(problem, id)) {
-            continue;
-        }
         pfattn_tensor *tensor = &problem->tensor[id];
-        pfattn_status status = pf_tensor_check(names[id], tensor, use_of(problem, id) == OUT);
+        pfattn_status status = PFATTN_SUCCESS;
+        if (pf_present(problem, id)) {
+            status = pf_tensor_check(names[id], tensor, use_of(problem, id) == OUT);
+        }
         if (status != PFATTN_SUCCESS) {
             return status;
         }
