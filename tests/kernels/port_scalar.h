@@ -142,16 +142,23 @@ PF_SCALAR_LOAD(pf_owned_load, pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM)
 PF_SCALAR_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
 PF_SCALAR_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
 
+typedef struct pf_owned { const pf_owned_tile *tile; } pf_owned;
+
+PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_source *, int,
+                             const pf_rows *) {
+    o->tile = tile;
+}
+
 PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *, const pf_ring_pos *) {
     memcpy(to, (const void *)address, PF_CROSS_TILE * sizeof(float));
 }
 
-PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned_tile *owned, const pf_cross_tile *cross,
+PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,
                              bool fresh) {
     for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         float sum = fresh ? 0.f : s->x[e];
         for (int c = 0; c < PF_HEAD_DIM; ++c)
-            sum += owned->x[e / PF_CROSS_TILE][c] * cross->x[e % PF_CROSS_TILE][c];
+            sum += owned->tile->x[e / PF_CROSS_TILE][c] * cross->x[e % PF_CROSS_TILE][c];
         s->x[e] = sum;
     }
 }

@@ -42,7 +42,7 @@ PF_DEVICE void query_walk_next(query_walk *walk) {
 }
 
 PF_DEVICE void backward_issue_dv(backward_context *c, backward_state *g, pf_out *dv) {
-    pf_cross_tile *dout = c->sm->dout[c->take.dout.stage];
+    const pf_cross_tile *dout = c->sm->dout[c->take.dout.stage];
     pf_out_mma(dv, &g->p[PF_T], &dout[0], c->w.channel0);
     if (PF_TANGENT)
         pf_out_mma(dv, &g->p[0], &dout[PF_T], c->w.channel0);
@@ -50,7 +50,7 @@ PF_DEVICE void backward_issue_dv(backward_context *c, backward_state *g, pf_out 
 }
 
 PF_DEVICE void backward_issue_dk(backward_context *c, backward_state *g, pf_out *dk) {
-    pf_cross_tile *q = c->sm->q[c->take.q.stage];
+    const pf_cross_tile *q = c->sm->q[c->take.q.stage];
     pf_out_mma(dk, &g->ds[PF_T], &q[0], c->w.channel0);
     if (PF_TANGENT)
         pf_out_mma(dk, &g->ds[0], &q[PF_T], c->w.channel0);
@@ -99,8 +99,7 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
             query_walk_next(&fill_dout);
         }
     });
-    pf_ring_take(&c->sm->k_ring, &c->take.k, 1);
-    pf_ring_take(&c->sm->v_ring, &c->take.v, 1);
+    backward_take_kv(c, &g, pair);
     for (int n = 0; !query_walk_done(&walk, c->a, &c->w); query_walk_next(&walk), ++n) {
         const bool whole = backward_keeps_all(c, &walk.at), want_dq = c->a->dq_sum[pair] != 0;
         pf_exchange *ds = c->sm->ds[n % PF_EXCHANGES];

@@ -130,29 +130,42 @@ PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
 
 /* What a thread of a compute group carries. */
 typedef struct backward_state {
+    pf_owned k[1 + PF_TANGENT], v[1 + PF_TANGENT];
     pf_scores s[1 + PF_TANGENT];   /* dot products, then P and tP */
     pf_scores dp[1 + PF_TANGENT];  /* dP and tdP, then dS and tdS */
     pf_weights p[1 + PF_TANGENT], ds[1 + PF_TANGENT];
 } backward_state;
 
-PF_DEVICE void backward_issue_scores(backward_context *c, backward_state *g) {
+/* Take the owned keys of a pair. */
+PF_DEVICE void backward_take_kv(backward_context *c, backward_state *g, int pair) {
+    const pf_rows rows = backward_key_rows(c, pair);
     backward_shared *sm = c->sm;
-    pf_cross_tile *q = sm->q[c->take.q.stage];
-    pf_scores_mma(&g->s[0], &sm->k[0], &q[0], true);
+    pf_ring_take(&sm->k_ring, &c->take.k, 1);
+    pf_owned_take(&g->k[0], &sm->k[0], &c->source, PF_OPERAND_K + pair, &rows);
+    if (PF_TANGENT)
+        pf_owned_take(&g->k[PF_T], &sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows);
+    pf_ring_take(&sm->v_ring, &c->take.v, 1);
+    pf_owned_take(&g->v[0], &sm->v[0], &c->source, PF_OPERAND_V, &rows);
+    if (PF_TANGENT)
+        pf_owned_take(&g->v[PF_T], &sm->v[PF_T], &c->source, PF_OPERAND_TV, &rows);
+}
+
+PF_DEVICE void backward_issue_scores(backward_context *c, backward_state *g) {
+    const pf_cross_tile *q = c->sm->q[c->take.q.stage];
+    pf_scores_mma(&g->s[0], &g->k[0], &q[0], true);
     if (PF_TANGENT) {
-        pf_scores_mma(&g->s[PF_T], &sm->k[PF_T], &q[0], true);
-        pf_scores_mma(&g->s[PF_T], &sm->k[0], &q[PF_T], false);
+        pf_scores_mma(&g->s[PF_T], &g->k[PF_T], &q[0], true);
+        pf_scores_mma(&g->s[PF_T], &g->k[0], &q[PF_T], false);
     }
     pf_mma_commit();
 }
 
 PF_DEVICE void backward_issue_dp(backward_context *c, backward_state *g) {
-    backward_shared *sm = c->sm;
-    pf_cross_tile *dout = sm->dout[c->take.dout.stage];
-    pf_scores_mma(&g->dp[0], &sm->v[0], &dout[0], true);
+    const pf_cross_tile *dout = c->sm->dout[c->take.dout.stage];
+    pf_scores_mma(&g->dp[0], &g->v[0], &dout[0], true);
     if (PF_TANGENT) {
-        pf_scores_mma(&g->dp[PF_T], &sm->v[PF_T], &dout[0], true);
-        pf_scores_mma(&g->dp[PF_T], &sm->v[0], &dout[PF_T], false);
+        pf_scores_mma(&g->dp[PF_T], &g->v[PF_T], &dout[0], true);
+        pf_scores_mma(&g->dp[PF_T], &g->v[0], &dout[PF_T], false);
     }
     pf_mma_commit();
 }

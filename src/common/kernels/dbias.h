@@ -38,13 +38,12 @@ PF_DEVICE void dbias_add_tile(backward_context *c, const query_step *step, pf_sc
     backward_state g;
     const bool whole = backward_keeps_all(c, step);
     backward_fill_k(c, step->pair);
-    backward_fill_q(c, step);
     backward_fill_v(c, step->pair);
+    backward_fill_q(c, step);
     backward_fill_dout(c, step);
-    pf_ring_take(&c->sm->k_ring, &c->take.k, 1);
+    backward_take_kv(c, &g, step->pair);
     pf_ring_take(&c->sm->q_ring, &c->take.q, PF_STAGES);
     backward_issue_scores(c, &g);
-    pf_ring_take(&c->sm->v_ring, &c->take.v, 1);
     pf_ring_take(&c->sm->dout_ring, &c->take.dout, PF_STAGES);
     backward_issue_dp(c, &g);
     pf_mma_wait(0);

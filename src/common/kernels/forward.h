@@ -88,8 +88,13 @@ typedef struct forward_context {
     key_walk fill_k, fill_v; /* the tiles to load next, on targets without a producer */
 } forward_context;
 
-PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
+PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {
     pf_rows rows = {c->w.b, c->w.h, c->w.i0, c->a->queries, 0, 0};
+    return rows;
+}
+
+PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
+    const pf_rows rows = forward_query_rows(c);
     pf_ring_acquire(&c->sm->q_ring, &c->fill.q, 1);
     pf_owned_load(&c->sm->q[0], &c->source, PF_OPERAND_Q + pair, &rows, &c->sm->q_ring, &c->fill.q);
     if (PF_TANGENT)
@@ -134,6 +139,7 @@ PF_DEVICE void forward_fill_v(forward_context *c, const key_walk *walk) {
 
 /* What a thread of a compute group carries from tile to tile. */
 typedef struct forward_state {
+    pf_owned q[1 + PF_TANGENT];
     pf_scores s[1 + PF_TANGENT];  /* scores, and their tangents */
     pf_weights p[1 + PF_TANGENT]; /* weights P, and H = P * dS */
     pf_out o[1 + PF_TANGENT];     /* sum P v, and sum H v + P tv */
@@ -154,18 +160,17 @@ PF_DEVICE void forward_begin(forward_state *f) {
 }
 
 PF_DEVICE void forward_issue_scores(forward_context *c, forward_state *f) {
-    forward_shared *sm = c->sm;
-    pf_cross_tile *k = sm->k[c->take.k.stage];
-    pf_scores_mma(&f->s[0], &sm->q[0], &k[0], true);
+    const pf_cross_tile *k = c->sm->k[c->take.k.stage];
+    pf_scores_mma(&f->s[0], &f->q[0], &k[0], true);
     if (PF_TANGENT) {
-        pf_scores_mma(&f->s[PF_T], &sm->q[0], &k[PF_T], true);
-        pf_scores_mma(&f->s[PF_T], &sm->q[PF_T], &k[0], false);
+        pf_scores_mma(&f->s[PF_T], &f->q[0], &k[PF_T], true);
+        pf_scores_mma(&f->s[PF_T], &f->q[PF_T], &k[0], false);
     }
     pf_mma_commit();
 }
 
 PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
-    pf_value_tile *v = c->sm->v[c->take.v.stage];
+    const pf_value_tile *v = c->sm->v[c->take.v.stage];
     pf_out_mma_value(&f->o[0], &f->p[0], &v[0]);
     if (PF_TANGENT) {
         pf_out_mma_value(&f->o[PF_T], &f->p[0], &v[PF_T]);
@@ -300,9 +305,15 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
 }
 
 /* Take Q where a pair begins, and the next tile of K. */
-PF_DEVICE void forward_take_qk(forward_context *c, const key_walk *walk) {
-    if (walk->enters)
+PF_DEVICE void forward_take_qk(forward_context *c, forward_state *f, const key_walk *walk) {
+    if (walk->enters) {
+        const pf_rows rows = forward_query_rows(c);
         pf_ring_take(&c->sm->q_ring, &c->take.q, 1);
+        pf_owned_take(&f->q[0], &c->sm->q[0], &c->source, PF_OPERAND_Q + walk->pair, &rows);
+        if (PF_TANGENT)
+            pf_owned_take(&f->q[PF_T], &c->sm->q[PF_T], &c->source, PF_OPERAND_TQ + walk->pair,
+                          &rows);
+    }
     pf_ring_take(&c->sm->k_ring, &c->take.k, PF_STAGES);
 }
 
@@ -355,7 +366,7 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
     pf_turn_wait();
     for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
          key_walk_next(&walk, c->a, &c->w)) {
-        forward_take_qk(c, &walk);
+        forward_take_qk(c, f, &walk);
         forward_issue_scores(c, f);
         pf_turn_pass();
         pf_mma_wait(0);
@@ -378,7 +389,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     key_walk walk = key_walk_begin(c->a, &c->w);
     if (key_walk_done(&walk, c->a))
         return;
-    forward_take_qk(c, &walk);
+    forward_take_qk(c, f, &walk);
     pf_turn_wait();
     forward_issue_scores(c, f);
     pf_turn_pass();
@@ -388,7 +399,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     forward_pack(f);
     for (key_walk_next(&walk, c->a, &c->w); !key_walk_done(&walk, c->a);
          key_walk_next(&walk, c->a, &c->w)) {
-        forward_take_qk(c, &walk);
+        forward_take_qk(c, f, &walk);
         pf_turn_wait();
         forward_issue_scores(c, f);
         pf_ring_take(&c->sm->v_ring, &c->take.v, PF_STAGES);

@@ -39,13 +39,16 @@
  *         byte in `live` (if not 0; indexed by row) is 0, channels past the operand's own, and absent operands
  *         (address 0) read as zeros and touch no memory. pf_value_load starts at channel0.
  *         Channels: dim_qk of Q, K and their tangents, dim_v of V, dO and their tangents.
+ *     pf_owned_take(o, tile, source, operand, rows)  make a filled owned tile a pf_owned, what products take: a handle of
+ *         the tile, or the group's rows in registers, which a target may also read from memory itself (then
+ *         pf_owned_load does nothing for them)
  *     pf_stats_load(to, address, ring, pos)  PF_CROSS_TILE floats, 16-byte aligned
  *
  * PRODUCTS accumulate, or set the accumulator where `fresh`:
- *     pf_scores_mma(s, owned, cross, fresh)       s[o][x] += sum_c owned[o][c] cross[x][c]
+ *     pf_scores_mma(s, owned, cross, fresh)       (a pf_owned) s[o][x] += sum_c owned[o][c] cross[x][c]
  *     pf_out_mma(out, w, cross, channel0)         out[o][c] += sum_x w[o][x] cross[x][channel0 + c]
  *     pf_out_mma_value(out, w, value)             the same over a pf_value_tile
- *     pf_cross_mma(d, exchange, owned, channel0, fresh)  d[x][c] += sum_o w[o][x] owned[o][channel0 + c],
+ *     pf_cross_mma(d, exchange, tile, channel0, fresh)  (a pf_owned_tile) d[x][c] += sum_o w[o][x] tile[o][channel0 + c],
  *         over the owned rows of all groups, their w taken from `exchange`
  *     pf_exchange_publish(exchange[1 + PF_TANGENT], w[1 + PF_TANGENT])  every group puts its w into a pf_exchange; returns
  *         when all have
