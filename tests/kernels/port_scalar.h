@@ -63,7 +63,7 @@ PF_DEVICE float pf_slot_sum(float x) { return x; }
 
 /* Rings: one fill a stage, counted, so that a take of an unfilled stage or a fill of a full one is caught. */
 typedef struct pf_ring { int filled, taken; } pf_ring;
-typedef struct pf_ring_pos { int stage, count; } pf_ring_pos;
+typedef struct pf_ring_pos { int fill, take, fills, takes; } pf_ring_pos;
 
 PF_DEVICE void scalar_require(bool condition, const char *what) {
     if (!condition)
@@ -76,22 +76,18 @@ PF_DEVICE void pf_ring_acquire(pf_ring *ring, const pf_ring_pos *, int stages) {
     scalar_require(ring->filled - ring->taken < stages, "a stage is filled before it is released");
 }
 
-PF_DEVICE void scalar_advance(pf_ring_pos *pos, int stages) {
-    pos->stage = ++pos->count % stages;
-}
-
 PF_DEVICE void pf_ring_publish(pf_ring *ring, pf_ring_pos *pos, int stages) {
     ++ring->filled;
-    scalar_advance(pos, stages);
+    pos->fill = ++pos->fills % stages;
 }
 
 PF_DEVICE void pf_ring_take(pf_ring *ring, const pf_ring_pos *pos, int) {
-    scalar_require(pos->count < ring->filled, "a stage is taken before it is filled");
+    scalar_require(pos->takes < ring->filled, "a stage is taken before it is filled");
 }
 
 PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
     ++ring->taken;
-    scalar_advance(pos, stages);
+    pos->take = ++pos->takes % stages;
 }
 
 #define PF_PRODUCER if (false)

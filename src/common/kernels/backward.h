@@ -42,7 +42,7 @@ PF_DEVICE void query_walk_next(query_walk *walk) {
 }
 
 PF_DEVICE void backward_issue_dv(backward_context *c, backward_state *g, pf_out *dv) {
-    const pf_cross_tile *dout = c->sm->dout[c->take.dout.stage];
+    const pf_cross_tile *dout = c->sm->dout[c->dout_pos.take];
     pf_out_mma(dv, &g->p[PF_T], &dout[0], c->w.channel0);
     if (PF_TANGENT)
         pf_out_mma(dv, &g->p[0], &dout[PF_T], c->w.channel0);
@@ -50,7 +50,7 @@ PF_DEVICE void backward_issue_dv(backward_context *c, backward_state *g, pf_out 
 }
 
 PF_DEVICE void backward_issue_dk(backward_context *c, backward_state *g, pf_out *dk) {
-    const pf_cross_tile *q = c->sm->q[c->take.q.stage];
+    const pf_cross_tile *q = c->sm->q[c->q_pos.take];
     pf_out_mma(dk, &g->ds[PF_T], &q[0], c->w.channel0);
     if (PF_TANGENT)
         pf_out_mma(dk, &g->ds[0], &q[PF_T], c->w.channel0);
@@ -104,9 +104,9 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
         const bool whole = backward_keeps_all(c, &walk.at), want_dq = c->a->dq_sum[pair] != 0;
         pf_exchange *ds = c->sm->ds[n % PF_EXCHANGES];
         pf_cross_out dq;
-        pf_ring_take(&c->sm->q_ring, &c->take.q, PF_STAGES);
+        pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
         backward_issue_scores(c, &g);
-        pf_ring_take(&c->sm->dout_ring, &c->take.dout, PF_STAGES);
+        pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
         backward_issue_dp(c, &g);
         pf_mma_wait(1);
         backward_weights(c, &g, &walk.at, whole);
@@ -119,7 +119,7 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
         if (want_dq)
             backward_issue_dq(c, ds, &dq);
         pf_mma_wait(1);
-        pf_ring_release(&c->sm->dout_ring, &c->take.dout, PF_STAGES);
+        pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
         PF_REFILL({
             if (!query_walk_done(&fill_dout, c->a, &c->w)) {
                 backward_fill_dout(c, &fill_dout.at);
@@ -127,7 +127,7 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
             }
         });
         pf_mma_wait(0);
-        pf_ring_release(&c->sm->q_ring, &c->take.q, PF_STAGES);
+        pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
         PF_REFILL({
             if (!query_walk_done(&fill_q, c->a, &c->w)) {
                 backward_fill_q(c, &fill_q.at);
@@ -137,8 +137,8 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
         if (want_dq)
             backward_add_dq(c, &dq, &walk.at);
     }
-    pf_ring_release(&c->sm->k_ring, &c->take.k, 1);
-    pf_ring_release(&c->sm->v_ring, &c->take.v, 1);
+    pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
+    pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
 }
 
 PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {

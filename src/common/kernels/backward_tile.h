@@ -44,9 +44,7 @@ typedef struct backward_context {
     pf_source source;
     const pf_attention_kargs *a;
     backward_work w;
-    struct {
-        pf_ring_pos k, v, q, dout;
-    } take, fill;
+    pf_ring_pos k_pos, v_pos, q_pos, dout_pos;
 } backward_context;
 
 /* Rows of the owned keys; as in forward, those that no query keeps are not read. */
@@ -61,21 +59,21 @@ PF_DEVICE pf_rows backward_key_rows(const backward_context *c, int pair) {
 PF_DEVICE void backward_fill_k(backward_context *c, int pair) {
     const pf_rows rows = backward_key_rows(c, pair);
     pf_ring *ring = &c->sm->k_ring;
-    pf_ring_acquire(ring, &c->fill.k, 1);
-    pf_owned_load(&c->sm->k[0], &c->source, PF_OPERAND_K + pair, &rows, ring, &c->fill.k);
+    pf_ring_acquire(ring, &c->k_pos, 1);
+    pf_owned_load(&c->sm->k[0], &c->source, PF_OPERAND_K + pair, &rows, ring, &c->k_pos);
     if (PF_TANGENT)
-        pf_owned_load(&c->sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows, ring, &c->fill.k);
-    pf_ring_publish(ring, &c->fill.k, 1);
+        pf_owned_load(&c->sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows, ring, &c->k_pos);
+    pf_ring_publish(ring, &c->k_pos, 1);
 }
 
 PF_DEVICE void backward_fill_v(backward_context *c, int pair) {
     const pf_rows rows = backward_key_rows(c, pair);
     pf_ring *ring = &c->sm->v_ring;
-    pf_ring_acquire(ring, &c->fill.v, 1);
-    pf_owned_load(&c->sm->v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->fill.v);
+    pf_ring_acquire(ring, &c->v_pos, 1);
+    pf_owned_load(&c->sm->v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->v_pos);
     if (PF_TANGENT)
-        pf_owned_load(&c->sm->v[PF_T], &c->source, PF_OPERAND_TV, &rows, ring, &c->fill.v);
-    pf_ring_publish(ring, &c->fill.v, 1);
+        pf_owned_load(&c->sm->v[PF_T], &c->source, PF_OPERAND_TV, &rows, ring, &c->v_pos);
+    pf_ring_publish(ring, &c->v_pos, 1);
 }
 
 /* Rows of a tile of queries; those that keep no key are not read, so that they add nothing. */
@@ -99,33 +97,33 @@ PF_DEVICE unsigned long long backward_stat(const backward_context *c, const quer
 PF_DEVICE void backward_fill_q(backward_context *c, const query_step *step) {
     const pf_rows rows = backward_query_rows(c, step);
     pf_ring *ring = &c->sm->q_ring;
-    pf_ring_acquire(ring, &c->fill.q, PF_STAGES);
-    const int stage = c->fill.q.stage;
+    pf_ring_acquire(ring, &c->q_pos, PF_STAGES);
+    const int stage = c->q_pos.fill;
     pf_cross_tile *q = c->sm->q[stage];
     float(*stats)[PF_CROSS_TILE] = c->sm->q_stats[stage];
-    pf_cross_load(&q[0], &c->source, PF_OPERAND_Q + step->pair, &rows, ring, &c->fill.q);
-    pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_LSE), ring, &c->fill.q);
+    pf_cross_load(&q[0], &c->source, PF_OPERAND_Q + step->pair, &rows, ring, &c->q_pos);
+    pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_LSE), ring, &c->q_pos);
     if (PF_TANGENT) {
-        pf_cross_load(&q[PF_T], &c->source, PF_OPERAND_TQ + step->pair, &rows, ring, &c->fill.q);
-        pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TLSE), ring, &c->fill.q);
+        pf_cross_load(&q[PF_T], &c->source, PF_OPERAND_TQ + step->pair, &rows, ring, &c->q_pos);
+        pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TLSE), ring, &c->q_pos);
     }
-    pf_ring_publish(ring, &c->fill.q, PF_STAGES);
+    pf_ring_publish(ring, &c->q_pos, PF_STAGES);
 }
 
 PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
     const pf_rows rows = backward_query_rows(c, step);
     pf_ring *ring = &c->sm->dout_ring;
-    pf_ring_acquire(ring, &c->fill.dout, PF_STAGES);
-    const int stage = c->fill.dout.stage;
+    pf_ring_acquire(ring, &c->dout_pos, PF_STAGES);
+    const int stage = c->dout_pos.fill;
     pf_cross_tile *dout = c->sm->dout[stage];
     float(*stats)[PF_CROSS_TILE] = c->sm->dout_stats[stage];
-    pf_cross_load(&dout[0], &c->source, PF_OPERAND_DOUT, &rows, ring, &c->fill.dout);
-    pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_DELTA), ring, &c->fill.dout);
+    pf_cross_load(&dout[0], &c->source, PF_OPERAND_DOUT, &rows, ring, &c->dout_pos);
+    pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_DELTA), ring, &c->dout_pos);
     if (PF_TANGENT) {
-        pf_cross_load(&dout[PF_T], &c->source, PF_OPERAND_TDOUT, &rows, ring, &c->fill.dout);
-        pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TDELTA), ring, &c->fill.dout);
+        pf_cross_load(&dout[PF_T], &c->source, PF_OPERAND_TDOUT, &rows, ring, &c->dout_pos);
+        pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TDELTA), ring, &c->dout_pos);
     }
-    pf_ring_publish(ring, &c->fill.dout, PF_STAGES);
+    pf_ring_publish(ring, &c->dout_pos, PF_STAGES);
 }
 
 /* What a thread of a compute group carries. */
@@ -140,18 +138,18 @@ typedef struct backward_state {
 PF_DEVICE void backward_take_kv(backward_context *c, backward_state *g, int pair) {
     const pf_rows rows = backward_key_rows(c, pair);
     backward_shared *sm = c->sm;
-    pf_ring_take(&sm->k_ring, &c->take.k, 1);
+    pf_ring_take(&sm->k_ring, &c->k_pos, 1);
     pf_owned_take(&g->k[0], &sm->k[0], &c->source, PF_OPERAND_K + pair, &rows);
     if (PF_TANGENT)
         pf_owned_take(&g->k[PF_T], &sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows);
-    pf_ring_take(&sm->v_ring, &c->take.v, 1);
+    pf_ring_take(&sm->v_ring, &c->v_pos, 1);
     pf_owned_take(&g->v[0], &sm->v[0], &c->source, PF_OPERAND_V, &rows);
     if (PF_TANGENT)
         pf_owned_take(&g->v[PF_T], &sm->v[PF_T], &c->source, PF_OPERAND_TV, &rows);
 }
 
 PF_DEVICE void backward_issue_scores(backward_context *c, backward_state *g) {
-    const pf_cross_tile *q = c->sm->q[c->take.q.stage];
+    const pf_cross_tile *q = c->sm->q[c->q_pos.take];
     pf_scores_mma(&g->s[0], &g->k[0], &q[0], true);
     if (PF_TANGENT) {
         pf_scores_mma(&g->s[PF_T], &g->k[PF_T], &q[0], true);
@@ -161,7 +159,7 @@ PF_DEVICE void backward_issue_scores(backward_context *c, backward_state *g) {
 }
 
 PF_DEVICE void backward_issue_dp(backward_context *c, backward_state *g) {
-    const pf_cross_tile *dout = c->sm->dout[c->take.dout.stage];
+    const pf_cross_tile *dout = c->sm->dout[c->dout_pos.take];
     pf_scores_mma(&g->dp[0], &g->v[0], &dout[0], true);
     if (PF_TANGENT) {
         pf_scores_mma(&g->dp[PF_T], &g->v[PF_T], &dout[0], true);
@@ -181,7 +179,7 @@ PF_DEVICE bool backward_keeps_all(const backward_context *c, const query_step *s
 PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
                                 const query_step *step, bool whole) {
     const pf_attention_kargs *a = c->a;
-    const int stage = c->take.q.stage, i0 = step->tile * PF_CROSS_TILE;
+    const int stage = c->q_pos.take, i0 = step->tile * PF_CROSS_TILE;
     const float *lse = c->sm->q_stats[stage][0], *tlse = c->sm->q_stats[stage][PF_T];
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int x = pf_score_cross(e), i = i0 + x;
@@ -214,7 +212,7 @@ PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
 /* dS = P (dP - delta), tdS = tP (dP - delta) + P (tdP - tdelta). A score that is not kept has
  * P = 0 and gives 0 whatever dP is. */
 PF_DEVICE void backward_ds(const backward_context *c, backward_state *g, bool whole) {
-    const int stage = c->take.dout.stage;
+    const int stage = c->dout_pos.take;
     const float *delta = c->sm->dout_stats[stage][0], *tdelta = c->sm->dout_stats[stage][PF_T];
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int x = pf_score_cross(e);

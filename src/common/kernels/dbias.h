@@ -42,17 +42,17 @@ PF_DEVICE void dbias_add_tile(backward_context *c, const query_step *step, pf_sc
     backward_fill_q(c, step);
     backward_fill_dout(c, step);
     backward_take_kv(c, &g, step->pair);
-    pf_ring_take(&c->sm->q_ring, &c->take.q, PF_STAGES);
+    pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
     backward_issue_scores(c, &g);
-    pf_ring_take(&c->sm->dout_ring, &c->take.dout, PF_STAGES);
+    pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
     backward_issue_dp(c, &g);
     pf_mma_wait(0);
     backward_weights(c, &g, step, whole);
     backward_ds(c, &g, whole);
-    pf_ring_release(&c->sm->k_ring, &c->take.k, 1);
-    pf_ring_release(&c->sm->v_ring, &c->take.v, 1);
-    pf_ring_release(&c->sm->q_ring, &c->take.q, PF_STAGES);
-    pf_ring_release(&c->sm->dout_ring, &c->take.dout, PF_STAGES);
+    pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
+    pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
+    pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
+    pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
         sum->x[e] += g.dp[PF_T].x[e];
 }

@@ -75,16 +75,13 @@ PF_DEVICE bool key_walk_leaves(const key_walk *walk) {
     return walk->tile == walk->last_tile;
 }
 
-/* What one thread knows of the work in hand. `take` is its place in the rings as a consumer, `fill` as the
- * one that loads: the producer, or on targets without one every consumer. */
+/* What one thread knows of the work in hand. */
 typedef struct forward_context {
     forward_shared *sm;
     pf_source source;
     const pf_attention_kargs *a;
     forward_work w;
-    struct {
-        pf_ring_pos q, k, v;
-    } take, fill;
+    pf_ring_pos q_pos, k_pos, v_pos;
     key_walk fill_k, fill_v; /* the tiles to load next, on targets without a producer */
 } forward_context;
 
@@ -95,12 +92,12 @@ PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {
 
 PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
     const pf_rows rows = forward_query_rows(c);
-    pf_ring_acquire(&c->sm->q_ring, &c->fill.q, 1);
-    pf_owned_load(&c->sm->q[0], &c->source, PF_OPERAND_Q + pair, &rows, &c->sm->q_ring, &c->fill.q);
+    pf_ring_acquire(&c->sm->q_ring, &c->q_pos, 1);
+    pf_owned_load(&c->sm->q[0], &c->source, PF_OPERAND_Q + pair, &rows, &c->sm->q_ring, &c->q_pos);
     if (PF_TANGENT)
         pf_owned_load(&c->sm->q[PF_T], &c->source, PF_OPERAND_TQ + pair, &rows, &c->sm->q_ring,
-                      &c->fill.q);
-    pf_ring_publish(&c->sm->q_ring, &c->fill.q, 1);
+                      &c->q_pos);
+    pf_ring_publish(&c->sm->q_ring, &c->q_pos, 1);
 }
 
 /* Rows of the tile of keys; those that bias or mask exclude for every query are not read, so that
@@ -117,24 +114,24 @@ PF_DEVICE pf_rows forward_key_rows(const forward_context *c, const key_walk *wal
 PF_DEVICE void forward_fill_k(forward_context *c, const key_walk *walk) {
     const pf_rows rows = forward_key_rows(c, walk);
     pf_ring *ring = &c->sm->k_ring;
-    pf_ring_acquire(ring, &c->fill.k, PF_STAGES);
-    pf_cross_tile *k = c->sm->k[c->fill.k.stage];
-    pf_cross_load(&k[0], &c->source, PF_OPERAND_K + walk->pair, &rows, ring, &c->fill.k);
+    pf_ring_acquire(ring, &c->k_pos, PF_STAGES);
+    pf_cross_tile *k = c->sm->k[c->k_pos.fill];
+    pf_cross_load(&k[0], &c->source, PF_OPERAND_K + walk->pair, &rows, ring, &c->k_pos);
     if (PF_TANGENT)
-        pf_cross_load(&k[PF_T], &c->source, PF_OPERAND_TK + walk->pair, &rows, ring, &c->fill.k);
-    pf_ring_publish(ring, &c->fill.k, PF_STAGES);
+        pf_cross_load(&k[PF_T], &c->source, PF_OPERAND_TK + walk->pair, &rows, ring, &c->k_pos);
+    pf_ring_publish(ring, &c->k_pos, PF_STAGES);
 }
 
 PF_DEVICE void forward_fill_v(forward_context *c, const key_walk *walk) {
     pf_rows rows = forward_key_rows(c, walk);
     pf_ring *ring = &c->sm->v_ring;
     rows.channel0 = c->w.channel0;
-    pf_ring_acquire(ring, &c->fill.v, PF_STAGES);
-    pf_value_tile *v = c->sm->v[c->fill.v.stage];
-    pf_value_load(&v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->fill.v);
+    pf_ring_acquire(ring, &c->v_pos, PF_STAGES);
+    pf_value_tile *v = c->sm->v[c->v_pos.fill];
+    pf_value_load(&v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->v_pos);
     if (PF_TANGENT)
-        pf_value_load(&v[PF_T], &c->source, PF_OPERAND_TV, &rows, ring, &c->fill.v);
-    pf_ring_publish(ring, &c->fill.v, PF_STAGES);
+        pf_value_load(&v[PF_T], &c->source, PF_OPERAND_TV, &rows, ring, &c->v_pos);
+    pf_ring_publish(ring, &c->v_pos, PF_STAGES);
 }
 
 /* What a thread of a compute group carries from tile to tile. */
@@ -160,7 +157,7 @@ PF_DEVICE void forward_begin(forward_state *f) {
 }
 
 PF_DEVICE void forward_issue_scores(forward_context *c, forward_state *f) {
-    const pf_cross_tile *k = c->sm->k[c->take.k.stage];
+    const pf_cross_tile *k = c->sm->k[c->k_pos.take];
     pf_scores_mma(&f->s[0], &f->q[0], &k[0], true);
     if (PF_TANGENT) {
         pf_scores_mma(&f->s[PF_T], &f->q[0], &k[PF_T], true);
@@ -170,7 +167,7 @@ PF_DEVICE void forward_issue_scores(forward_context *c, forward_state *f) {
 }
 
 PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
-    const pf_value_tile *v = c->sm->v[c->take.v.stage];
+    const pf_value_tile *v = c->sm->v[c->v_pos.take];
     pf_out_mma_value(&f->o[0], &f->p[0], &v[0]);
     if (PF_TANGENT) {
         pf_out_mma_value(&f->o[PF_T], &f->p[0], &v[PF_T]);
@@ -308,18 +305,18 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
 PF_DEVICE void forward_take_qk(forward_context *c, forward_state *f, const key_walk *walk) {
     if (walk->enters) {
         const pf_rows rows = forward_query_rows(c);
-        pf_ring_take(&c->sm->q_ring, &c->take.q, 1);
+        pf_ring_take(&c->sm->q_ring, &c->q_pos, 1);
         pf_owned_take(&f->q[0], &c->sm->q[0], &c->source, PF_OPERAND_Q + walk->pair, &rows);
         if (PF_TANGENT)
             pf_owned_take(&f->q[PF_T], &c->sm->q[PF_T], &c->source, PF_OPERAND_TQ + walk->pair,
                           &rows);
     }
-    pf_ring_take(&c->sm->k_ring, &c->take.k, PF_STAGES);
+    pf_ring_take(&c->sm->k_ring, &c->k_pos, PF_STAGES);
 }
 
 /* Give back K once its scores are done, and Q where the pair ends. */
 PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
-    pf_ring_release(&c->sm->k_ring, &c->take.k, PF_STAGES);
+    pf_ring_release(&c->sm->k_ring, &c->k_pos, PF_STAGES);
     PF_REFILL({
         if (!key_walk_done(&c->fill_k, c->a)) {
             forward_fill_k(c, &c->fill_k);
@@ -327,7 +324,7 @@ PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
         }
     });
     if (key_walk_leaves(walk)) {
-        pf_ring_release(&c->sm->q_ring, &c->take.q, 1);
+        pf_ring_release(&c->sm->q_ring, &c->q_pos, 1);
         PF_REFILL({
             key_walk next = *walk;
             key_walk_next(&next, c->a, &c->w);
@@ -338,7 +335,7 @@ PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
 }
 
 PF_DEVICE void forward_release_v(forward_context *c) {
-    pf_ring_release(&c->sm->v_ring, &c->take.v, PF_STAGES);
+    pf_ring_release(&c->sm->v_ring, &c->v_pos, PF_STAGES);
     PF_REFILL({
         if (!key_walk_done(&c->fill_v, c->a)) {
             forward_fill_v(c, &c->fill_v);
@@ -374,7 +371,7 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
         forward_softmax(c, f, &walk);
         forward_pack(f);
         forward_rescale(f);
-        pf_ring_take(&c->sm->v_ring, &c->take.v, PF_STAGES);
+        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
         pf_turn_wait();
         forward_issue_out(c, f);
         pf_mma_wait(0);
@@ -402,7 +399,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
         forward_take_qk(c, f, &walk);
         pf_turn_wait();
         forward_issue_scores(c, f);
-        pf_ring_take(&c->sm->v_ring, &c->take.v, PF_STAGES);
+        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
         forward_issue_out(c, f);
         pf_turn_pass();
         pf_mma_wait(1);
@@ -413,7 +410,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
         forward_rescale(f);
         forward_pack(f);
     }
-    pf_ring_take(&c->sm->v_ring, &c->take.v, PF_STAGES);
+    pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
     forward_issue_out(c, f);
     pf_mma_wait(0);
     forward_release_v(c);

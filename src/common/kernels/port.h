@@ -60,7 +60,8 @@
  * the statement in PF_REFILL(...) runs, and compiles to nothing where there is a producer. So both are
  * written once, around the same fill functions.
  *     pf_ring           shared state of a ring of stages; pf_ring_init(ring, stages), then pf_block_sync()
- *     pf_ring_pos       a thread's place in it, zero at start; .stage is the buffer to use
+ *     pf_ring_pos       a thread's place in it, zero at start: .fill and .take are the stages to fill and to consume.
+ *                       Targets that stage loads in registers keep them here until the take
  *     fill:     pf_ring_acquire(ring, pos, stages)   wait until the stage is free
  *               ...loads into it
  *               pf_ring_publish(ring, pos, stages)   it is filled once its loads land; pos advances
