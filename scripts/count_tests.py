@@ -24,7 +24,8 @@ def main():
                 passed += 1
             elif test["result"] in SKIPPED:
                 skipped += 1
-                print(f"skipped {path.split('/')[0]}: {test['name']}")
+                why = (test.get("stdout") or "no reason given").strip().splitlines()[-1]
+                print(f"skipped {path.split('/')[0]}: {test['name']}: {why}")
             else:
                 failed += 1
                 print(f"{test['result'].lower()} {path.split('/')[0]}: {test['name']}")
