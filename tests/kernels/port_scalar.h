@@ -49,6 +49,7 @@ typedef struct pf_exchange { float x[PF_SCORE_COUNT]; } pf_exchange;
 typedef struct pf_out { float x[PF_OUT_COUNT]; } pf_out;
 typedef struct pf_cross_out { float x[PF_CROSS_TILE * PF_OUT_DIM]; } pf_cross_out;
 typedef struct pf_owned_tile { float x[PF_OWNED_TILE][PF_HEAD_DIM]; } pf_owned_tile;
+typedef pf_owned_tile pf_crossed_tile;
 typedef struct pf_cross_tile { float x[PF_CROSS_TILE][PF_HEAD_DIM]; } pf_cross_tile;
 typedef struct pf_value_tile { float x[PF_CROSS_TILE][PF_OUT_DIM]; } pf_value_tile;
 
@@ -135,6 +136,8 @@ PF_DEVICE void scalar_load(float *to, int tile_rows, int width, const pf_source 
         scalar_load(&tile->x[0][0], rows_, width, source, operand, rows);                          \
     }
 PF_SCALAR_LOAD(pf_owned_load, pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM)
+#define pf_crossed_load pf_owned_load
+#define pf_crossed_take pf_owned_take
 PF_SCALAR_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
 PF_SCALAR_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
 
@@ -184,13 +187,13 @@ PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
         memcpy(exchange[n].x, w[n].x, sizeof w[n].x);
 }
 
-PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange, const pf_owned_tile *owned,
+PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange, const pf_crossed_tile *tile,
                             int channel0, bool fresh) {
     for (int x = 0; x < PF_CROSS_TILE; ++x)
         for (int c = 0; c < PF_OUT_DIM; ++c) {
             float sum = fresh ? 0.f : d->x[x * PF_OUT_DIM + c];
             for (int o = 0; o < PF_OWNED_TILE; ++o)
-                sum += exchange->x[o * PF_CROSS_TILE + x] * owned->x[o][channel0 + c];
+                sum += exchange->x[o * PF_CROSS_TILE + x] * tile->x[o][channel0 + c];
             d->x[x * PF_OUT_DIM + c] = sum;
         }
 }

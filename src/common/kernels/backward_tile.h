@@ -7,7 +7,8 @@
 #include "common.h"
 
 typedef struct backward_shared {
-    pf_owned_tile k[1 + PF_TANGENT], v[1 + PF_TANGENT];
+    pf_crossed_tile k[1 + PF_TANGENT];
+    pf_owned_tile v[1 + PF_TANGENT];
     pf_cross_tile q[PF_STAGES][1 + PF_TANGENT];
     pf_cross_tile dout[PF_STAGES][1 + PF_TANGENT];
     float q_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE];    /* L, tL */
@@ -60,9 +61,9 @@ PF_DEVICE void backward_fill_k(backward_context *c, int pair) {
     const pf_rows rows = backward_key_rows(c, pair);
     pf_ring *ring = &c->sm->k_ring;
     pf_ring_acquire(ring, &c->k_pos, 1);
-    pf_owned_load(&c->sm->k[0], &c->source, PF_OPERAND_K + pair, &rows, ring, &c->k_pos);
+    pf_crossed_load(&c->sm->k[0], &c->source, PF_OPERAND_K + pair, &rows, ring, &c->k_pos);
     if (PF_TANGENT)
-        pf_owned_load(&c->sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows, ring, &c->k_pos);
+        pf_crossed_load(&c->sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows, ring, &c->k_pos);
     pf_ring_publish(ring, &c->k_pos, 1);
 }
 
@@ -139,9 +140,9 @@ PF_DEVICE void backward_take_kv(backward_context *c, backward_state *g, int pair
     const pf_rows rows = backward_key_rows(c, pair);
     backward_shared *sm = c->sm;
     pf_ring_take(&sm->k_ring, &c->k_pos, 1);
-    pf_owned_take(&g->k[0], &sm->k[0], &c->source, PF_OPERAND_K + pair, &rows);
+    pf_crossed_take(&g->k[0], &sm->k[0], &c->source, PF_OPERAND_K + pair, &rows);
     if (PF_TANGENT)
-        pf_owned_take(&g->k[PF_T], &sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows);
+        pf_crossed_take(&g->k[PF_T], &sm->k[PF_T], &c->source, PF_OPERAND_TK + pair, &rows);
     pf_ring_take(&sm->v_ring, &c->v_pos, 1);
     pf_owned_take(&g->v[0], &sm->v[0], &c->source, PF_OPERAND_V, &rows);
     if (PF_TANGENT)

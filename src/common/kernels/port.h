@@ -34,6 +34,8 @@
  *
  * TILES in shared memory: pf_owned_tile (PF_OWNED_TILE x PF_HEAD_DIM), pf_cross_tile (PF_CROSS_TILE x
  * PF_HEAD_DIM), pf_value_tile (PF_CROSS_TILE x PF_OUT_DIM), in any layout, of elements (e5m2: f16).
+ * pf_crossed_tile is an owned tile that pf_cross_mma contracts too; pf_crossed_load and pf_crossed_take are then what
+ * pf_owned_load and pf_owned_take are to a pf_owned_tile.
  *     pf_owned_load, pf_cross_load, pf_value_load(tile, source, operand, rows, ring, pos)
  *         load rows [row0, row0 + tile rows) of (b, h) of an operand from memory; rows at or past `end`, rows whose
  *         byte in `live` (if not 0; indexed by row) is 0, channels past the operand's own, and absent operands
@@ -48,7 +50,7 @@
  *     pf_scores_mma(s, owned, cross, fresh)       (a pf_owned) s[o][x] += sum_c owned[o][c] cross[x][c]
  *     pf_out_mma(out, w, cross, channel0)         out[o][c] += sum_x w[o][x] cross[x][channel0 + c]
  *     pf_out_mma_value(out, w, value)             the same over a pf_value_tile
- *     pf_cross_mma(d, exchange, tile, channel0, fresh)  (a pf_owned_tile) d[x][c] += sum_o w[o][x] tile[o][channel0 + c],
+ *     pf_cross_mma(d, exchange, tile, channel0, fresh)  (a pf_crossed_tile) d[x][c] += sum_o w[o][x] tile[o][channel0 + c],
  *         over the owned rows of all groups, their w taken from `exchange`
  *     pf_exchange_publish(exchange[1 + PF_TANGENT], w[1 + PF_TANGENT])  every group puts its w into a pf_exchange; returns
  *         when all have
