@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* That the shipped tuning table is whole and within what the chips can do. What its numbers make of
+ * speed is measured, not tested. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cuda/tuning.h"
+
+static int count_rows(int target, int op, int element_class, int head_dim) {
+    int count = 0;
+    for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
+        const pf_tuning *t = &pf_cuda_tuning[i];
+        count += t->target == target && t->op == op && t->element_class == element_class &&
+                 t->head_dim == head_dim;
+    }
+    return count;
+}
+
+/* sm_80 has a row for every kernel of the contract, and nothing has two. */
+static void every_kernel_has_one_row(void **state) {
+    (void)state;
+    for (int hd = 64; hd <= 256; hd *= 2) {
+        for (int op = 0; op < PF_OP_COUNT; op++) {
+            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_HALF, hd), 1);
+            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_F32, hd), 1);
+            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_E5M2, hd),
+                             op == PF_OP_FORWARD);
+            assert_in_range(count_rows(PF_TARGET_SM_90A, op, PF_CLASS_HALF, hd), 0, 1);
+        }
+        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, hd), 1);
+        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_FORWARD_JVP, PF_CLASS_HALF, hd), 1);
+        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, hd), 1);
+    }
+}
+
+/* Each row fits its chips: warps or warpgroups, shared memory, matrix instructions, limits of a
+ * block. */
+static void rows_fit_the_chips(void **state) {
+    (void)state;
+    for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
+        const pf_tuning *t = &pf_cuda_tuning[i];
+        int hopper = t->target == PF_TARGET_SM_90A;
+        print_message("row %d\n", i);
+        assert_in_range(t->target, PF_TARGET_SM_80, PF_TARGET_SM_90A);
+        assert_int_equal(t->threads % (hopper ? 128 : 32), 0);
+        assert_in_range(t->threads, 32, 1024);
+        assert_in_range(t->shared_bytes, 1,
+                        hopper ? PF_CUDA_SHARED_MAX_SM_90A : PF_CUDA_SHARED_MAX_SM_80);
+        assert_int_equal(t->owned_tile % 16, 0);
+        assert_int_equal(t->cross_tile % 8, 0);
+        assert_int_equal(t->head_dim % t->out_dim, 0);
+        assert_in_range(t->stages, 1, 4);
+        assert_in_range(t->min_blocks, 1, 8);
+        assert_in_range(t->persistent, 0, 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kernel_has_one_row),
+        cmocka_unit_test(rows_fit_the_chips),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
