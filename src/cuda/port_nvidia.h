@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What both NVIDIA targets share of the portability layer (src/common/kernels/port.h): arithmetic,
+ * conversions, thread indices, kernels' declarations and the fragments of an accumulator, which
+ * mma.sync (a warp, 16 owned rows) and wgmma (a warpgroup, 16 owned rows a warp) lay out alike:
+ * element e of a thread is in row lane / 4 + 8 * (e / 2 % 2) and column 8 * (e / 4) + 2 * (lane %
+ * 4) + e % 2.
+ *
+ * The port header that includes this one has defined
+ *     PF_FIRST_CONSUMER    threads before the first that computes
+ *     PF_KERNEL_TAIL       parameters of a kernel after its arguments, with their leading comma */
+#ifndef PF_PORT_NVIDIA_H
+#define PF_PORT_NVIDIA_H
+
+#define PF_DEVICE static __device__ __forceinline__
+#define PF_UNROLL _Pragma("unroll")
+#define PF_INFINITY __int_as_float(0x7f800000)
+#define PF_LANES 32
+
+typedef unsigned int pf_u32;
+typedef unsigned long long pf_u64;
+
+constexpr bool pf_f32_elements = PF_ELEMENT == PF_KTYPE_F32;
+constexpr bool pf_bf16_elements = PF_ELEMENT == PF_KTYPE_BF16;
+constexpr bool pf_e5m2_elements = PF_ELEMENT == PF_KTYPE_E5M2;
+/* Bytes of an element in memory, and in a tile. */
+constexpr int pf_element_bytes = pf_f32_elements ? 4 : pf_e5m2_elements ? 1 : 2;
+constexpr int pf_staged_bytes = pf_f32_elements ? 4 : 2;
+
+/* Threads and workgroups. */
+
+PF_DEVICE int pf_block() {
+    return (int)blockIdx.x;
+}
+
+PF_DEVICE int pf_blocks() {
+    return (int)gridDim.x;
+}
+
+PF_DEVICE int pf_thread() {
+    return (int)threadIdx.x;
+}
+
+PF_DEVICE int pf_threads() {
+    return (int)blockDim.x;
+}
+
+PF_DEVICE int pf_lane() {
+    return (int)threadIdx.x & 31;
+}
+
+PF_DEVICE void pf_block_sync() {
+    __syncthreads();
+}
+
+PF_DEVICE void pf_lane_sync() {
+    __syncwarp();
+}
+
+PF_DEVICE float pf_lane_sum(float x) {
+    PF_UNROLL for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+#define PF_KERNEL(name, args_type)                                                                 \
+    extern "C" __global__ void __launch_bounds__(PF_THREADS, PF_MIN_BLOCKS)                        \
+        name(const __grid_constant__ args_type pf_args PF_KERNEL_TAIL)
+#define PF_KERNEL_ARGS (&pf_args)
+#define PF_SHARED(type, pointer)                                                                   \
+    extern __shared__ __align__(1024) unsigned char pf_shared_memory[];                            \
+    static_assert(sizeof(type) <= PF_SHARED_BYTES, "the tuning table gives too little memory");    \
+    type *pointer = (type *)pf_shared_memory
+
+/* Address of shared memory as instructions take it. */
+PF_DEVICE pf_u32 pf_shared_address(const void *p) {
+    return (pf_u32)__cvta_generic_to_shared(p);
+}
+
+/* Arithmetic. */
+
+PF_DEVICE float pf_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+PF_DEVICE float pf_log2(float x) {
+    return __log2f(x);
+}
+
+PF_DEVICE float pf_fma(float a, float b, float c) {
+    return fmaf(a, b, c);
+}
+
+PF_DEVICE float pf_max(float a, float b) {
+    return fmaxf(a, b);
+}
+
+/* Conversions. */
+
+PF_DEVICE float pf_f16_bits_to_f32(unsigned short x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+
+PF_DEVICE float pf_bf16_bits_to_f32(unsigned short x) {
+    return __uint_as_float((pf_u32)x << 16);
+}
+
+PF_DEVICE unsigned short pf_f32_to_f16_bits(float x) {
+    unsigned short y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+PF_DEVICE unsigned short pf_f32_to_bf16_bits(float x) {
+    unsigned short y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+/* In software: the instruction saturates, and is not there before 8.9. */
+PF_DEVICE unsigned char pf_f32_to_e5m2_bits(float x) {
+    const pf_u32 bits = __float_as_uint(x), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000)
+        return (unsigned char)(sign | 0x7e);
+    if (magnitude >= 0x47700000) /* 61440, half way from the largest number to 65536 */
+        return (unsigned char)(sign | 0x7c);
+    if (magnitude < 0x38800000) /* 2^-14: subnormals are multiples of 2^-16 */
+        return (unsigned char)(sign | (pf_u32)__float2int_rn(__uint_as_float(magnitude) * 65536.f));
+    const pf_u32 rounded = magnitude + 0xfffff + (magnitude >> 21 & 1);
+    return (unsigned char)(sign | ((rounded >> 21) - ((127 - 15) << 2)));
+}
+
+PF_DEVICE pf_u32 pf_pack_f16(float low, float high) {
+    pf_u32 y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+PF_DEVICE pf_u32 pf_pack_bf16(float low, float high) {
+    pf_u32 y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+/* Two adjacent weights, rounded to the staged type (16-bit types). */
+PF_DEVICE pf_u32 pf_pack_pair(float low, float high) {
+    return pf_bf16_elements ? pf_pack_bf16(low, high) : pf_pack_f16(low, high);
+}
+
+/* Four e5m2 bytes as two pairs of f16: the wider type has the same exponent. */
+PF_DEVICE uint2 pf_widen_e5m2(pf_u32 bytes) {
+    return make_uint2(__byte_perm(bytes, 0, 0x1404), __byte_perm(bytes, 0, 0x3424));
+}
+
+/* Fragments. A weight fragment of a 16-bit type holds adjacent pairs: x[2 * (e / 4) + e / 2 % 2] is
+ * elements e and e + 1, which is the order of the A operand of m16n8k16 and of wgmma. */
+
+#define PF_SLOTS 2
+#define PF_SCORE_COUNT (PF_CROSS_TILE / 2)
+#define PF_OUT_COUNT (PF_OUT_DIM / 2)
+#define PF_OUT_RUN 2
+
+typedef struct pf_scores {
+    float x[PF_SCORE_COUNT];
+} pf_scores;
+
+typedef struct pf_out {
+    float x[PF_OUT_COUNT];
+} pf_out;
+
+PF_DEVICE int pf_score_slot(int e) {
+    return e / 2 % 2;
+}
+
+PF_DEVICE int pf_score_cross(int e) {
+    return 8 * (e / 4) + 2 * (pf_lane() % 4) + e % 2;
+}
+
+PF_DEVICE int pf_out_slot(int e) {
+    return e / 2 % 2;
+}
+
+PF_DEVICE int pf_out_channel(int e) {
+    return 8 * (e / 4) + 2 * (pf_lane() % 4) + e % 2;
+}
+
+/* Place of this warp among those that compute. */
+PF_DEVICE int pf_consumer_warp() {
+    return ((int)threadIdx.x - PF_FIRST_CONSUMER) / 32;
+}
+
+PF_DEVICE int pf_slot_owned(int s) {
+    return 16 * pf_consumer_warp() + pf_lane() / 4 + 8 * s;
+}
+
+PF_DEVICE bool pf_slot_is_first() {
+    return pf_lane() % 4 == 0;
+}
+
+PF_DEVICE float pf_slot_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+PF_DEVICE float pf_slot_sum(float x) {
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+PF_DEVICE void pf_write_run(pf_u64 address, pf_i64 index, int type, const float *x) {
+    if (type == PF_KTYPE_F32)
+        *(float2 *)((float *)address + index) = make_float2(x[0], x[1]);
+    else if (type == PF_KTYPE_E5M2)
+        *(unsigned short *)((unsigned char *)address + index) =
+            (unsigned short)(pf_f32_to_e5m2_bits(x[0]) | (unsigned short)pf_f32_to_e5m2_bits(x[1])
+                                                             << 8);
+    else
+        *(pf_u32 *)((unsigned short *)address + index) =
+            type == PF_KTYPE_F16 ? pf_pack_f16(x[0], x[1]) : pf_pack_bf16(x[0], x[1]);
+}
+
+#endif
