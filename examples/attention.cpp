@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention and its gradient from C++, on the CPU. The gradient of the sum of all outputs with
- * respect to the values is the column sum of the attention weights; the weights of a query sum to 1,
- * so the gradients sum to the number of queries.
- *     c++ -std=c++17 attention.cpp $(pkg-config --cflags --libs pfattn) */
+ * respect to the values is the column sum of the attention weights; the weights of a query sum to
+ * 1, so the gradients sum to the number of queries. c++ -std=c++17 attention.cpp $(pkg-config
+ * --cflags --libs pfattn) */
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -39,8 +39,10 @@ Handle create_handle() {
 class Tensor {
   public:
     Tensor(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t c, float fill = 0)
-        : values(static_cast<std::size_t>(b * h * s * c), fill),
-          view{values.data(), PFATTN_DTYPE_F32, {b, h, s, c}, {h * s * c, s * c, c, 1}} {
+        : values(static_cast<std::size_t>(b * h * s * c), fill), view{values.data(),
+                                                                      PFATTN_DTYPE_F32,
+                                                                      {b, h, s, c},
+                                                                      {h * s * c, s * c, c, 1}} {
     }
     std::vector<float> values;
     pfattn_tensor view;

@@ -17,7 +17,8 @@ typedef struct pf_struct {
 } pf_struct;
 
 /* Copy the caller's struct to `to`, which has `kind->size` bytes. Fields that an older header lacks
- * are zero. Fields that only a newer header has must be zero. */
+ * are zero. Fields that only a newer header has must be zero, and so must padding among them: a
+ * field is added without any. */
 pfattn_status pf_struct_read(const pf_struct *kind, const void *from, void *to);
 
 /* INVALID_ARGUMENT unless `to` can take a result. */

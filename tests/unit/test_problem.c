@@ -284,13 +284,13 @@ static void merges_in_place(void **state) {
 /* A struct that grew by one field, seen by programs built before and after. */
 typedef struct grown {
     size_t struct_size;
-    int old;
-    int added;
+    int64_t old;
+    int64_t added;
 } grown;
 
 typedef struct grown_more {
     grown known;
-    int newer;
+    int64_t newer;
 } grown_more;
 
 static const pf_struct kind = {"args", "GROWN_INIT", offsetof(grown, added), sizeof(grown)};
