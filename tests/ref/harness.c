@@ -135,7 +135,7 @@ pfattn_tensor new_tensor(pfattn_dtype dtype, layout where, int64_t d0, int64_t d
     return x;
 }
 
-void expect_guards_intact(void) {
+static void expect_guards_intact(void) {
     for (int b = 0; b < box_count; b++) {
         for (size_t n = 0; n < boxes[b].bytes; n++) {
             if (!boxes[b].addressed[n] && boxes[b].memory[n] != guard_byte(n)) {
@@ -147,6 +147,7 @@ void expect_guards_intact(void) {
 }
 
 void free_tensors(void) {
+    expect_guards_intact();
     for (; box_count > 0; box_count--) {
         free(boxes[box_count - 1].memory);
         free(boxes[box_count - 1].addressed);
@@ -158,7 +159,6 @@ void free_tensors(void) {
 
 int free_tensors_after(void **state) {
     (void)state;
-    expect_guards_intact();
     free_tensors();
     return 0;
 }

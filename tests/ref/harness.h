@@ -38,10 +38,10 @@ int64_t element_count(const pfattn_tensor *x);
 double get_nth(const pfattn_tensor *x, int64_t n);
 void set_nth(const pfattn_tensor *x, int64_t n, double value);
 
-/* No byte outside the elements of any tensor has changed since it was made. */
-void expect_guards_intact(void);
+/* Free every tensor, having checked that no byte outside their elements changed since they were
+ * made. */
 void free_tensors(void);
-int free_tensors_after(void **state); /* a cmocka teardown: checks the guards, then frees */
+int free_tensors_after(void **state); /* the same as a cmocka teardown */
 
 /* A problem to make. Zero means absent, or the obvious default. */
 typedef struct spec {
