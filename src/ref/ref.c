@@ -28,8 +28,17 @@ static int64_t far_threshold(const pf_problem *problem) {
     return far;
 }
 
+/* Below about a hundred microseconds of work, waking threads costs more than they save. */
+static int worthwhile_threads(const pf_problem *problem) {
+    const double elements = (double)problem->batch * (double)problem->heads *
+                            (double)problem->queries * ((double)problem->keys + 1);
+    const double work = elements * ((double)problem->dim_qk + (double)problem->dim_v + 8);
+    return work < 1e6 ? 1 : pf_ref_threads();
+}
+
 static void describe(pf_ref_job *job, const pf_problem *problem, const pf_ref_options *options) {
-    *job = (pf_ref_job){.problem = problem, .product = problem->dtype, .threads = pf_ref_threads()};
+    *job = (pf_ref_job){
+        .problem = problem, .product = problem->dtype, .threads = worthwhile_threads(problem)};
     job->far = problem->piecewise ? far_threshold(problem) : INT64_MAX;
     if (options == NULL) {
         return;

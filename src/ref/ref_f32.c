@@ -5,33 +5,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "exponential.h"
+
 typedef float real;
 #define COMPUTE pf_ref_compute_f32
 #define SCRATCH_BYTES pf_ref_scratch_f32
 
-/* e^x within 2 units in the last place, in a form that compilers vectorise: x = n ln 2 + r with
- * |r| <= ln(2)/2, e^r by a minimax polynomial, and 2^n in two factors, since n reaches from -150 to
- * 129. Beyond that e^x is 0 or infinite in float as well. NaN stays NaN. */
 static inline __attribute__((always_inline)) float exponential(float x) {
-    const float magic = 0x1.8p23f; /* adding it rounds to an integer */
-    x = x < -104.0f ? -104.0f : x;
-    x = x > 89.0f ? 89.0f : x;
-    const float shifted = x * 0x1.715476p+0f + magic;
-    const float n = shifted - magic;
-    const float r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
-    const float tail =
-        0x1.fffffcp-2f +
-        r * (0x1.555492p-3f + r * (0x1.5558f2p-5f + r * (0x1.1239e2p-7f + r * 0x1.6a2434p-10f)));
-    const float y = 1.0f + (r + r * r * tail);
-    int32_t whole;
-    memcpy(&whole, &shifted, sizeof whole);
-    whole -= 0x4b400000; /* the bits of magic: what is left is n */
-    const int32_t half = whole >> 1;
-    const uint32_t factor_bits[2] = {(uint32_t)(half + 127) << 23, (uint32_t)(whole - half + 127)
-                                                                       << 23};
-    float factor[2];
-    memcpy(factor, factor_bits, sizeof factor);
-    return y * factor[0] * factor[1];
+    return pf_exponential(x);
 }
 
 static inline float logarithm(float x) {
