@@ -13,6 +13,8 @@ static const struct {
     {"info", info_main, "what this build holds and which devices it can use"},
     {"run", run_main, "compute attention, its derivatives, or a merge, from and to .npy files"},
 
+    {"check", check_main, "compare a backend with the reference, operation by operation"},
+    {"bench", bench_main, "measure time and TFLOP/s"},
 };
 
 static void print_help(FILE *out) {
@@ -47,5 +49,6 @@ int main(int argc, char **argv) {
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    return tool_error(TOOL_USAGE, "unknown command '%s'; the commands are info and run", argv[1]);
+    return tool_error(TOOL_USAGE, "unknown command '%s'; the commands are info, run, check, bench",
+                      argv[1]);
 }

@@ -31,5 +31,7 @@ char *tool_copy_text(const char *text);
 
 int info_main(int argc, char **argv);
 int run_main(int argc, char **argv);
+int check_main(int argc, char **argv);
+int bench_main(int argc, char **argv);
 
 #endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What counts as right. X is the tested result, X64 the exact one (f64 on the same inputs), Xlp
+ * that of the reference run naively in the tested types:
+ *
+ *      max|X - X64|  <= 2 max|Xlp - X64| + 1e-5 max(1, max|X64|)
+ *      ||X - X64||_F <= 4 ||Xlp - X64||_F + 1e-6 ||X64||_F
+ *
+ * and a NaN or an infinity must be at the same place in X and X64. The norm bound is relative only,
+ * so it says nothing about a result that is zero but for rounding (the gradient of a softmax over
+ * one key, say): where max|X64| < 1e-5, the first bound alone is asked. */
+#ifndef COMPARE_H
+#define COMPARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <pfattn/pfattn.h>
+
+/* What is expected of one element. */
+enum { EXPECT_VALUE, EXPECT_NAN, EXPECT_ANYTHING };
+
+typedef struct comparison {
+    double max_error, max_naive, max_exact;
+    double square_error, square_naive, square_exact;
+    int64_t count;
+    int64_t misplaced; /* elements where one side alone is NaN or infinite */
+    int64_t worst;     /* number of the element with the largest error, or the first misplaced */
+    double worst_tested, worst_exact;
+} comparison;
+
+enum { COMPARE_FEW = 256 };
+
+/* Results to be compared, element by element. */
+typedef struct compared {
+    const double *tested;
+    const double *naive; /* before its rounding to `dtype` */
+    const double *exact;
+    const unsigned char *expected; /* one EXPECT_* per element, or NULL */
+    int64_t count;
+    pfattn_dtype dtype; /* of the result */
+} compared;
+
+void comparison_add(comparison *sum, const compared *values);
+
+/* `tight` is for f64 results: 1e-12 max(1, max|X64|) and no naive term. `*ratio` is the larger of
+ * error / bound; where it fails `reason` says why. */
+bool comparison_passes(const comparison *sum, bool tight, double *ratio, char *reason, size_t size);
+
+#endif
