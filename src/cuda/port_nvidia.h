@@ -13,6 +13,7 @@
 
 #define PF_DEVICE static __device__ __forceinline__
 #define PF_UNROLL _Pragma("unroll")
+#define PF_ROLLED _Pragma("unroll 1")
 #define PF_INFINITY __int_as_float(0x7f800000)
 #define PF_LANES 32
 

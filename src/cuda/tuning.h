@@ -2,12 +2,13 @@
 /* The one tuning table of the NVIDIA targets. A kernel reads its own row,
  *     constexpr pf_tuning tuned = pf_tuning_find(pf_cuda_tuning, PF_TARGET, PF_OP,
  *                                                PF_CLASS_OF(PF_ELEMENT), PF_HEAD_DIM);
- * and asserts that its shared memory fits shared_bytes; the host launches by the same row. kernel.cu is
- * compiled once an image, with -DPF_TARGET=PF_TARGET_* -DPF_OP=PF_OP_* and, except for PASSES,
- * -DPF_ELEMENT=<number of the PF_KTYPE_*> -DPF_HEAD_DIM=64|128|256 -DPF_GENERAL=0|1 -DPF_TANGENT=0|1.
+ * and asserts that its shared memory fits shared_bytes; the host launches by the same row.
+ * kernel.cu is compiled once an image, with -DPF_TARGET=PF_TARGET_* -DPF_OP=PF_OP_* and, except for
+ * PASSES, -DPF_ELEMENT=<number of the PF_KTYPE_*> -DPF_HEAD_DIM=64|128|256 -DPF_GENERAL=0|1
+ * -DPF_TANGENT=0|1.
  *
- * Where kernels store a tensor map in place of an operand, dimensions of stride 0 (batch or head) have
- * extent 1 in the map: their coordinate is then 0. */
+ * Where kernels store a tensor map in place of an operand, dimensions of stride 0 (batch or head)
+ * have extent 1 in the map: their coordinate is then 0. */
 #ifndef PF_CUDA_TUNING_H
 #define PF_CUDA_TUNING_H
 
@@ -38,46 +39,46 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_90A, BACKWARD,      HALF,  128,  128,   64, 128,  2,     384, 200,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,  256,   64,   64, 128,  1,     384, 216,  1,  1)
 
-    ROW(SM_80,  FORWARD,       HALF,   64,   64,   64,  64,  2,     128,  40,  2,  0)
-    ROW(SM_80,  FORWARD,       HALF,  128,   64,   64, 128,  2,     128,  80,  1,  0)
+    ROW(SM_80,  FORWARD,       HALF,   64,   64,   64,  64,  2,     128,  41,  2,  0)
+    ROW(SM_80,  FORWARD,       HALF,  128,   64,   64, 128,  2,     128,  81,  1,  0)
     ROW(SM_80,  FORWARD,       HALF,  256,   64,   32, 256,  2,     128,  97,  1,  0)
     ROW(SM_80,  FORWARD_JVP,   HALF,   64,   64,   64,  64,  2,     128,  81,  1,  0)
     ROW(SM_80,  FORWARD_JVP,   HALF,  128,   64,   32, 128,  2,     128,  97,  1,  0)
-    ROW(SM_80,  FORWARD_JVP,   HALF,  256,   64,   16, 128,  1,     128,  97,  1,  0)
-    ROW(SM_80,  BACKWARD,      HALF,   64,   64,   64,  64,  2,     128,  74,  1,  0)
-    ROW(SM_80,  BACKWARD,      HALF,  128,   64,   32, 128,  2,     128,  86,  1,  0)
-    ROW(SM_80,  BACKWARD,      HALF,  256,   64,   16, 128,  1,     128,  99,  1,  0)
-    ROW(SM_80,  BACKWARD_JVP,  HALF,   64,   64,   32,  64,  2,     128,  82,  1,  0)
-    ROW(SM_80,  BACKWARD_JVP,  HALF,  128,   64,   16,  64,  1,     128,  99,  1,  0)
+    ROW(SM_80,  FORWARD_JVP,   HALF,  256,   64,   16, 128,  1,     128,  89,  1,  0)
+    ROW(SM_80,  BACKWARD,      HALF,   64,   64,   64,  64,  2,     128,  58,  1,  0)
+    ROW(SM_80,  BACKWARD,      HALF,  128,   64,   32, 128,  2,     128,  69,  1,  0)
+    ROW(SM_80,  BACKWARD,      HALF,  256,   64,   16, 128,  1,     128,  83,  1,  0)
+    ROW(SM_80,  BACKWARD_JVP,  HALF,   64,   64,   32,  64,  2,     128,  74,  1,  0)
+    ROW(SM_80,  BACKWARD_JVP,  HALF,  128,   64,   16,  64,  1,     128,  85,  1,  0)
     ROW(SM_80,  BACKWARD_JVP,  HALF,  256,   32,   16,  64,  1,      64,  99,  1,  0)
-    ROW(SM_80,  DBIAS,         HALF,   64,   64,   64,  64,  2,     128,  50,  2,  0)
-    ROW(SM_80,  DBIAS,         HALF,  128,   64,   32, 128,  2,     128,  66,  1,  0)
-    ROW(SM_80,  DBIAS,         HALF,  256,   64,   16, 256,  2,     128,  98,  1,  0)
-    ROW(SM_80,  DBIAS_JVP,     HALF,   64,   64,   32,  64,  2,     128,  66,  1,  0)
-    ROW(SM_80,  DBIAS_JVP,     HALF,  128,   64,   16, 128,  2,     128,  98,  1,  0)
-    ROW(SM_80,  DBIAS_JVP,     HALF,  256,   32,   16, 256,  1,      64,  98,  1,  0)
+    ROW(SM_80,  DBIAS,         HALF,   64,   64,   64,  64,  1,     128,  33,  2,  0)
+    ROW(SM_80,  DBIAS,         HALF,  128,   64,   32, 128,  1,     128,  49,  1,  0)
+    ROW(SM_80,  DBIAS,         HALF,  256,   64,   16, 256,  1,     128,  81,  1,  0)
+    ROW(SM_80,  DBIAS_JVP,     HALF,   64,   64,   32,  64,  1,     128,  49,  1,  0)
+    ROW(SM_80,  DBIAS_JVP,     HALF,  128,   64,   16, 128,  1,     128,  81,  1,  0)
+    ROW(SM_80,  DBIAS_JVP,     HALF,  256,   32,   16, 256,  1,      64,  97,  1,  0)
 
     ROW(SM_80,  FORWARD,       F32,    64,   64,   64,  64,  2,     128,  81,  1,  0)
     ROW(SM_80,  FORWARD,       F32,   128,   64,   32, 128,  2,     128,  97,  1,  0)
     ROW(SM_80,  FORWARD,       F32,   256,   64,   16, 256,  1,     128,  97,  1,  0)
     ROW(SM_80,  FORWARD_JVP,   F32,    64,   64,   32,  64,  2,     128,  97,  1,  0)
     ROW(SM_80,  FORWARD_JVP,   F32,   128,   64,   16, 128,  1,     128,  97,  1,  0)
-    ROW(SM_80,  FORWARD_JVP,   F32,   256,   16,   16, 128,  1,      32,  97,  1,  0)
-    ROW(SM_80,  BACKWARD,      F32,    64,   64,   32,  64,  2,     128,  82,  1,  0)
-    ROW(SM_80,  BACKWARD,      F32,   128,   64,   16, 128,  1,     128,  99,  1,  0)
+    ROW(SM_80,  FORWARD_JVP,   F32,   256,   16,   16, 128,  1,      32,  81,  1,  0)
+    ROW(SM_80,  BACKWARD,      F32,    64,   64,   32,  64,  2,     128,  73,  1,  0)
+    ROW(SM_80,  BACKWARD,      F32,   128,   64,   16, 128,  1,     128,  85,  1,  0)
     ROW(SM_80,  BACKWARD,      F32,   256,   32,   16, 128,  1,      64,  99,  1,  0)
-    ROW(SM_80,  BACKWARD_JVP,  F32,    64,   64,   16,  64,  1,     128,  99,  1,  0)
-    ROW(SM_80,  BACKWARD_JVP,  F32,   128,   16,   16,  64,  1,      32,  99,  1,  0)
-    ROW(SM_80,  BACKWARD_JVP,  F32,   256,   16,    8,  64,  1,      32,  99,  1,  0)
-    ROW(SM_80,  DBIAS,         F32,    64,   64,   32,  64,  2,     128,  66,  1,  0)
-    ROW(SM_80,  DBIAS,         F32,   128,   64,   16, 128,  2,     128,  98,  1,  0)
-    ROW(SM_80,  DBIAS,         F32,   256,   32,   16, 256,  1,      64,  98,  1,  0)
-    ROW(SM_80,  DBIAS_JVP,     F32,    64,   64,   16,  64,  1,     128,  82,  1,  0)
-    ROW(SM_80,  DBIAS_JVP,     F32,   128,   32,   16, 128,  1,      64,  98,  1,  0)
-    ROW(SM_80,  DBIAS_JVP,     F32,   256,   16,    8, 256,  1,      32,  98,  1,  0)
+    ROW(SM_80,  BACKWARD_JVP,  F32,    64,   64,   16,  64,  1,     128,  89,  1,  0)
+    ROW(SM_80,  BACKWARD_JVP,  F32,   128,   16,   16,  64,  1,      32,  67,  1,  0)
+    ROW(SM_80,  BACKWARD_JVP,  F32,   256,   16,    8,  64,  1,      32,  98,  1,  0)
+    ROW(SM_80,  DBIAS,         F32,    64,   64,   32,  64,  1,     128,  49,  1,  0)
+    ROW(SM_80,  DBIAS,         F32,   128,   64,   16, 128,  1,     128,  81,  1,  0)
+    ROW(SM_80,  DBIAS,         F32,   256,   32,   16, 256,  1,      64,  97,  1,  0)
+    ROW(SM_80,  DBIAS_JVP,     F32,    64,   64,   16,  64,  1,     128,  81,  1,  0)
+    ROW(SM_80,  DBIAS_JVP,     F32,   128,   32,   16, 128,  1,      64,  97,  1,  0)
+    ROW(SM_80,  DBIAS_JVP,     F32,   256,   16,    8, 256,  1,      32,  97,  1,  0)
 
-    ROW(SM_80,  FORWARD,       E5M2,   64,   64,   64,  64,  2,     128,  40,  2,  0)
-    ROW(SM_80,  FORWARD,       E5M2,  128,   64,   64, 128,  2,     128,  80,  1,  0)
+    ROW(SM_80,  FORWARD,       E5M2,   64,   64,   64,  64,  2,     128,  41,  2,  0)
+    ROW(SM_80,  FORWARD,       E5M2,  128,   64,   64, 128,  2,     128,  81,  1,  0)
     ROW(SM_80,  FORWARD,       E5M2,  256,   64,   32, 256,  2,     128,  97,  1,  0)
 #undef ROW
 };

@@ -13,6 +13,7 @@ extern "C" {
 
 #define PF_DEVICE static inline
 #define PF_UNROLL
+#define PF_ROLLED
 #define PF_INFINITY INFINITY
 #define PF_OVERLAP PF_TEST_OVERLAP
 #define PF_EXCHANGES 1

@@ -6,6 +6,12 @@
  * dV and both splits of dS come out right without a second set of accumulators. With grouped queries
  * a round walks over the heads of the group. */
 #include "backward_tile.h"
+#include "out.h"
+
+typedef struct backward_dq_shared {
+    backward_shared tile;
+    pf_exchange ds[PF_EXCHANGES][1 + PF_TANGENT]; /* dS, for dQ */
+} backward_dq_shared;
 
 /* A walk over (query head, tile of queries) of one pair, ascending. */
 typedef struct query_walk {
@@ -102,7 +108,7 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
     backward_take_kv(c, &g, pair);
     for (int n = 0; !query_walk_done(&walk, c->a, &c->w); query_walk_next(&walk), ++n) {
         const bool whole = backward_keeps_all(c, &walk.at), want_dq = c->a->dq_sum[pair] != 0;
-        pf_exchange *ds = c->sm->ds[n % PF_EXCHANGES];
+        pf_exchange *ds = c->ds[n % PF_EXCHANGES];
         pf_cross_out dq;
         pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
         backward_issue_scores(c, &g);
@@ -142,15 +148,16 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
 }
 
 PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
-    PF_SHARED(backward_shared, sm);
+    PF_SHARED(backward_dq_shared, sm);
     backward_context c = {};
-    c.sm = sm;
+    c.sm = &sm->tile;
+    c.ds = sm->ds;
     c.source = (pf_source)PF_SOURCE;
     c.a = PF_KERNEL_ARGS;
-    pf_ring_init(&sm->k_ring, 1);
-    pf_ring_init(&sm->v_ring, 1);
-    pf_ring_init(&sm->q_ring, PF_STAGES);
-    pf_ring_init(&sm->dout_ring, PF_STAGES);
+    pf_ring_init(&c.sm->k_ring, 1);
+    pf_ring_init(&c.sm->v_ring, 1);
+    pf_ring_init(&c.sm->q_ring, PF_STAGES);
+    pf_ring_init(&c.sm->dout_ring, PF_STAGES);
     pf_block_sync();
     PF_PRODUCER {
         for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {

@@ -13,7 +13,6 @@ typedef struct backward_shared {
     pf_cross_tile dout[PF_STAGES][1 + PF_TANGENT];
     float q_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE];    /* L, tL */
     float dout_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE]; /* delta, tdelta */
-    pf_exchange ds[PF_EXCHANGES][1 + PF_TANGENT];               /* dS, for dQ */
     pf_ring k_ring, v_ring, q_ring, dout_ring;
 } backward_shared;
 
@@ -46,6 +45,7 @@ typedef struct backward_context {
     const pf_attention_kargs *a;
     backward_work w;
     pf_ring_pos k_pos, v_pos, q_pos, dout_pos;
+    pf_exchange (*ds)[1 + PF_TANGENT]; /* PF_EXCHANGES of them; dbias has none */
 } backward_context;
 
 /* Rows of the owned keys; as in forward, those that no query keeps are not read. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small things every kernel uses: typed scalar access, windows, storing a fragment. */
+/* Small things every kernel uses: typed scalar access and windows. */
 #ifndef PF_KERNELS_COMMON_H
 #define PF_KERNELS_COMMON_H
 
@@ -87,41 +87,6 @@ PF_DEVICE float pf_bias_tangent(const pf_attention_kargs *a, int b, int h, int i
         return 0.f;
     return pf_read(a->tbias.address, pf_row_offset(&a->tbias, b, h, i) + j * a->tbias.stride[3],
                    a->tbias_type);
-}
-
-/* Write a workgroup's output fragment to rows [row0, rows) and channels [channel0, channels) of
- * (b, h). Adjacent channels go out as one vector where the tensor allows it. */
-PF_DEVICE void pf_out_store(const pf_out *out, const pf_karg_tensor *t, int type, int b, int h,
-                            int row0, int rows, int channel0, int channels) {
-    const int bytes = pf_type_bytes(type);
-    const pf_i64 run_mask = PF_OUT_RUN * bytes - 1;
-    const bool vector = t->stride[3] == 1 &&
-                        (((pf_i64)t->address | t->stride[0] * bytes | t->stride[1] * bytes |
-                          t->stride[2] * bytes) &
-                         run_mask) == 0;
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
-        const int row = row0 + pf_slot_owned(s);
-        if (row >= rows)
-            continue;
-        const pf_i64 base = pf_row_offset(t, b, h, row);
-        PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; e += PF_OUT_RUN) {
-            if (pf_out_slot(e) != s)
-                continue;
-            const int c = channel0 + pf_out_channel(e);
-            if (vector && c + PF_OUT_RUN <= channels)
-                pf_write_run(t->address, base + c, type, &out->x[e]);
-            else
-                PF_UNROLL for (int u = 0; u < PF_OUT_RUN; ++u) {
-                    if (c + u < channels)
-                        pf_write(t->address, base + (c + u) * t->stride[3], type, out->x[e + u]);
-                }
-        }
-    }
-}
-
-PF_DEVICE void pf_out_zero(pf_out *out) {
-    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
-        out->x[e] = 0.f;
 }
 
 #endif

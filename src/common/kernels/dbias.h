@@ -4,7 +4,8 @@
  * recomputes those, and sums them in a fixed order: no atomics, so the result is bitwise repeatable. */
 #include "backward_tile.h"
 
-typedef struct dbias_shared {
+/* The sums take the place of the tiles once all are done. */
+typedef union dbias_shared {
     backward_shared tile;
     float sum[PF_OWNED_TILE][PF_CROSS_TILE + 1]; /* [key][query] */
 } dbias_shared;
@@ -128,6 +129,7 @@ PF_KERNEL(PF_KERNEL_NAME(dbias), pf_attention_kargs) {
             if (dbias_tile_matters(&c, &step))
                 dbias_add_tile(&c, &step, &sum);
     }
+    pf_block_sync();
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
         sm->sum[pf_slot_owned(pf_score_slot(e))][pf_score_cross(e)] = sum.x[e];
     pf_block_sync();

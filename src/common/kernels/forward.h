@@ -5,7 +5,7 @@
  * keys, the near ones with pair 0 and the far ones with pair 1: the online softmax does not mind the
  * order, so only tiles that straddle the threshold are visited twice. With tangents the same walk
  * also carries t = dS and accumulates sum P (t v + tv); its mean is taken out at the end. */
-#include "common.h"
+#include "out.h"
 
 typedef struct forward_shared {
     pf_owned_tile q[1 + PF_TANGENT];

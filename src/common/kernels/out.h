@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clearing and storing an output fragment. */
+#ifndef PF_KERNELS_OUT_H
+#define PF_KERNELS_OUT_H
+
+#include "common.h"
+
+/* Where a workgroup's output fragment goes: rows [row0, rows) and channels [channel0, channels) of
+ * (b, h). */
+typedef struct pf_out_place {
+    const pf_karg_tensor *t;
+    int type, b, h, row0, rows, channel0, channels;
+} pf_out_place;
+
+/* Does the tensor take PF_OUT_RUN adjacent channels as one vector? */
+PF_DEVICE bool pf_out_takes_runs(const pf_karg_tensor *t, int type) {
+    const int bytes = pf_type_bytes(type);
+    const pf_i64 bits =
+        (pf_i64)t->address | t->stride[0] * bytes | t->stride[1] * bytes | t->stride[2] * bytes;
+    return t->stride[3] == 1 && (bits & (PF_OUT_RUN * bytes - 1)) == 0;
+}
+
+PF_DEVICE void pf_out_store_element(const pf_out_place *at, int e, float value) {
+    const int row = at->row0 + pf_slot_owned(pf_out_slot(e)), c = at->channel0 + pf_out_channel(e);
+    if (row < at->rows && c < at->channels)
+        pf_write(at->t->address, pf_row_offset(at->t, at->b, at->h, row) + c * at->t->stride[3],
+                 at->type, value);
+}
+
+/* Element by element. A fragment is indexed by constants alone, so the loop turns it round instead
+ * of being unrolled, which would make this rare path the longest of the kernel. */
+PF_DEVICE void pf_out_store_elements(const pf_out *out, const pf_out_place *at) {
+    enum { STEP = 4 };
+    pf_out turned = *out;
+    PF_ROLLED for (int e = 0; e < PF_OUT_COUNT; e += STEP) {
+        PF_UNROLL for (int u = 0; u < STEP; ++u) pf_out_store_element(at, e + u, turned.x[u]);
+        PF_UNROLL for (int u = 0; u < PF_OUT_COUNT; ++u) turned.x[u] =
+            u + STEP < PF_OUT_COUNT ? turned.x[u + STEP] : 0.f;
+    }
+}
+
+/* Adjacent channels as vectors; their number is a multiple of PF_OUT_RUN. */
+PF_DEVICE void pf_out_store_runs(const pf_out *out, const pf_out_place *at) {
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        const int row = at->row0 + pf_slot_owned(s);
+        if (row >= at->rows)
+            continue;
+        const pf_i64 base = pf_row_offset(at->t, at->b, at->h, row) + at->channel0;
+        PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; e += PF_OUT_RUN) {
+            if (pf_out_slot(e) == s && at->channel0 + pf_out_channel(e) < at->channels)
+                pf_write_run(at->t->address, base + pf_out_channel(e), at->type, &out->x[e]);
+        }
+    }
+}
+
+/* Write an output fragment. The type is that of the operands or f32, and any for e5m2: saying so
+ * here leaves out the code of the others. */
+PF_DEVICE void pf_out_store(const pf_out *out, const pf_karg_tensor *t, int type, int b, int h,
+                            int row0, int rows, int channel0, int channels) {
+    const int known = PF_ELEMENT == PF_KTYPE_E5M2 || type == PF_KTYPE_F32 ? type : (int)PF_ELEMENT;
+    const pf_out_place at = {t, known, b, h, row0, rows, channel0, channels};
+    if (channels % PF_OUT_RUN == 0 && pf_out_takes_runs(t, known))
+        pf_out_store_runs(out, &at);
+    else
+        pf_out_store_elements(out, &at);
+}
+
+PF_DEVICE void pf_out_zero(pf_out *out) {
+    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) out->x[e] = 0.f;
+}
+
+#endif
