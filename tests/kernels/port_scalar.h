@@ -27,7 +27,7 @@ extern "C" {
 static int scalar_block, scalar_blocks;
 
 PF_DEVICE int pf_block() { return scalar_block; }
-PF_DEVICE int pf_blocks() { return scalar_blocks; }
+PF_DEVICE pf_i64 pf_blocks() { return scalar_blocks; }
 PF_DEVICE int pf_thread() { return 0; }
 PF_DEVICE int pf_threads() { return 1; }
 PF_DEVICE int pf_lane() { return 0; }

@@ -160,8 +160,8 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     pf_ring_init(&c.sm->dout_ring, PF_STAGES);
     pf_block_sync();
     PF_PRODUCER {
-        for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
-            c.w = backward_work_at(c.a, n);
+        for (pf_i64 n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+            c.w = backward_work_at(c.a, (int)n);
             for (int pair = 0; pair < c.a->pairs; ++pair) {
                 backward_fill_k(&c, pair);
                 backward_fill_v(&c, pair);
@@ -174,10 +174,10 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
         }
     }
     PF_CONSUMER {
-        for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+        for (pf_i64 n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
             const pf_attention_kargs *a = c.a;
             pf_out dk, dv;
-            c.w = backward_work_at(a, n);
+            c.w = backward_work_at(a, (int)n);
             const backward_work *w = &c.w;
             pf_out_zero(&dv);
             for (int pair = 0; pair < a->pairs; ++pair) {
@@ -208,7 +208,7 @@ PF_KERNEL(PF_KERNEL_NAME_WITH(backward, dq), pf_attention_kargs) {
         const pf_karg_tensor *dq = &a->dq[pair];
         if (!dq->address)
             continue;
-        const float *sum = (const float *)a->dq_sum[pair] +
+        const PF_GLOBAL float *sum = (const PF_GLOBAL float *)a->dq_sum[pair] +
                            (pf_i64)pf_block() * (PF_CROSS_TILE * PF_HEAD_DIM);
         for (int n = pf_thread(); n < PF_CROSS_TILE * PF_HEAD_DIM; n += pf_threads()) {
             const int row = n / PF_HEAD_DIM, channel = n % PF_HEAD_DIM;

@@ -3,6 +3,11 @@
 #ifndef PF_KERNELS_COMMON_H
 #define PF_KERNELS_COMMON_H
 
+/* Qualifies pointers into device memory, on targets that tell address spaces apart. */
+#ifndef PF_GLOBAL
+#define PF_GLOBAL
+#endif
+
 #define PF_LN2 0.69314718055994530942f
 #define PF_LOG2E 1.44269504088896340736f
 #define PF_CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
@@ -33,20 +38,20 @@ PF_DEVICE int pf_type_bytes(int type) {
 /* Element `index` of a global array of a type known at run time. */
 PF_DEVICE float pf_read(unsigned long long address, pf_i64 index, int type) {
     if (type == PF_KTYPE_F32)
-        return ((const float *)address)[index];
+        return ((const PF_GLOBAL float *)address)[index];
     if (type == PF_KTYPE_E5M2)
-        return pf_f16_bits_to_f32((unsigned short)(((const unsigned char *)address)[index] << 8));
-    const unsigned short bits = ((const unsigned short *)address)[index];
+        return pf_f16_bits_to_f32((unsigned short)(((const PF_GLOBAL unsigned char *)address)[index] << 8));
+    const unsigned short bits = ((const PF_GLOBAL unsigned short *)address)[index];
     return type == PF_KTYPE_F16 ? pf_f16_bits_to_f32(bits) : pf_bf16_bits_to_f32(bits);
 }
 
 PF_DEVICE void pf_write(unsigned long long address, pf_i64 index, int type, float value) {
     if (type == PF_KTYPE_F32)
-        ((float *)address)[index] = value;
+        ((PF_GLOBAL float *)address)[index] = value;
     else if (type == PF_KTYPE_E5M2)
-        ((unsigned char *)address)[index] = pf_f32_to_e5m2_bits(value);
+        ((PF_GLOBAL unsigned char *)address)[index] = pf_f32_to_e5m2_bits(value);
     else
-        ((unsigned short *)address)[index] =
+        ((PF_GLOBAL unsigned short *)address)[index] =
             type == PF_KTYPE_F16 ? pf_f32_to_f16_bits(value) : pf_f32_to_bf16_bits(value);
 }
 
@@ -73,7 +78,7 @@ PF_DEVICE float pf_bias_or_excluded(const pf_attention_kargs *a, int b, int h, i
     float bias = 0.f;
     if (a->mask.address) {
         const pf_i64 at = pf_row_offset(&a->mask, b, h, i) + j * a->mask.stride[3];
-        if (!((const unsigned char *)a->mask.address)[at])
+        if (!((const PF_GLOBAL unsigned char *)a->mask.address)[at])
             return -PF_INFINITY;
     }
     if (a->bias.address)

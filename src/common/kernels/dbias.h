@@ -76,7 +76,7 @@ PF_DEVICE void dbias_write(const pf_attention_kargs *a, const dbias_work *w, int
         return;
     }
     const pf_i64 bh = ((pf_i64)w->split * extent[0] + w->b) * extent[1] + w->h;
-    ((float *)a->dbias_sum)[(bh * extent[2] + i) * extent[3] + j] = value;
+    ((PF_GLOBAL float *)a->dbias_sum)[(bh * extent[2] + i) * extent[3] + j] = value;
 }
 
 /* Sum the workgroup's matrix over the dimensions in which the bias is broadcast, and write it. */

@@ -271,7 +271,7 @@ PF_DEVICE void forward_store_stat(const pf_karg_tensor *t, const forward_work *w
                                   float value) {
     const int i = w->i0 + pf_slot_owned(s);
     if (t->address && i < w->i1 && w->channel0 == 0 && pf_slot_is_first())
-        ((float *)t->address)[pf_row_offset(t, w->b, w->h, i)] = value;
+        ((PF_GLOBAL float *)t->address)[pf_row_offset(t, w->b, w->h, i)] = value;
 }
 
 /* Normalise and write O, L, tO, tL. A row without keys has sum 0. */
@@ -427,8 +427,8 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     pf_ring_init(&sm->v_ring, PF_STAGES);
     pf_block_sync();
     PF_PRODUCER {
-        for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
-            c.w = forward_work_at(c.a, n);
+        for (pf_i64 n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+            c.w = forward_work_at(c.a, (int)n);
             for (key_walk walk = key_walk_begin(c.a, &c.w); !key_walk_done(&walk, c.a);
                  key_walk_next(&walk, c.a, &c.w)) {
                 if (walk.enters)
@@ -439,9 +439,9 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
         }
     }
     PF_CONSUMER {
-        for (int n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+        for (pf_i64 n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
             forward_state f;
-            c.w = forward_work_at(c.a, n);
+            c.w = forward_work_at(c.a, (int)n);
             forward_begin(&f);
             PF_REFILL({
                 const key_walk walk = key_walk_begin(c.a, &c.w);

@@ -25,7 +25,7 @@ PF_KERNEL(pf_key_live, pf_attention_kargs) {
         for (int i = 0; i < a->queries && !live; ++i)
             for (int g = 0; g < group && !live; ++g)
                 live = j < a->keys && key_is_kept(a, b, h0 + g, i, j);
-        ((unsigned char *)a->key_live)[(pf_i64)bh * a->keys_padded + j] = live;
+        ((PF_GLOBAL unsigned char *)a->key_live)[(pf_i64)bh * a->keys_padded + j] = live;
     }
 }
 
@@ -43,7 +43,7 @@ PF_DEVICE float row_dot(const pf_attention_kargs *a, const pf_karg_tensor *x, in
 }
 
 PF_DEVICE float row_stat(const pf_karg_tensor *t, int b, int h, int i) {
-    return t->address ? ((const float *)t->address)[pf_row_offset(t, b, h, i)] : 0.f;
+    return t->address ? ((const PF_GLOBAL float *)t->address)[pf_row_offset(t, b, h, i)] : 0.f;
 }
 
 /* query_stats and query_live: one group of lanes a query, rows past the end included. */
@@ -69,12 +69,12 @@ PF_KERNEL(pf_backward_pre, pf_attention_kargs) {
                  row_dot(a, dout, a->element_type, &a->to, a->to_type, b, h, i);
     }
     if (pf_lane() == 0) {
-        float *stats = (float *)a->query_stats + bh * PF_STATS * a->queries_padded + i;
+        PF_GLOBAL float *stats = (PF_GLOBAL float *)a->query_stats + bh * PF_STATS * a->queries_padded + i;
         stats[PF_STAT_LSE * (pf_i64)a->queries_padded] = lse;
         stats[PF_STAT_DELTA * (pf_i64)a->queries_padded] = delta;
         stats[PF_STAT_TLSE * (pf_i64)a->queries_padded] = tlse;
         stats[PF_STAT_TDELTA * (pf_i64)a->queries_padded] = tdelta;
-        ((unsigned char *)a->query_live)[bh * a->queries_padded + i] = live;
+        ((PF_GLOBAL unsigned char *)a->query_live)[bh * a->queries_padded + i] = live;
     }
 }
 
@@ -88,7 +88,7 @@ PF_KERNEL(pf_dbias_reduce, pf_attention_kargs) {
         return;
     float sum = 0.f;
     for (int split = 0; split < a->dbias_splits; ++split)
-        sum += ((const float *)a->dbias_sum)[split * count + n];
+        sum += ((const PF_GLOBAL float *)a->dbias_sum)[split * count + n];
     const int j = (int)(n % extent[3]), i = (int)(n / extent[3] % extent[2]);
     const pf_i64 bh = n / extent[3] / extent[2];
     pf_write(a->dbias.address,
@@ -128,9 +128,9 @@ PF_KERNEL(pf_merge, pf_merge_kargs) {
     pf_lane_sync();
     if (pf_lane() == 0) {
         if (a->lse.address)
-            ((float *)a->lse.address)[pf_row_offset(&a->lse, b, h, i)] = lse;
+            ((PF_GLOBAL float *)a->lse.address)[pf_row_offset(&a->lse, b, h, i)] = lse;
         if (a->tlse.address)
-            ((float *)a->tlse.address)[pf_row_offset(&a->tlse, b, h, i)] = tlse;
+            ((PF_GLOBAL float *)a->tlse.address)[pf_row_offset(&a->tlse, b, h, i)] = tlse;
     }
     for (int c = pf_lane(); c < a->dim_v; c += PF_LANES) {
         float o = 0.f, to = 0.f;

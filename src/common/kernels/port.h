@@ -81,9 +81,11 @@
  *
  * KERNELS. PF_KERNEL(name, args_type) { ... }: PF_KERNEL_ARGS is a pointer to the arguments, PF_SOURCE a pf_source (what
  * loads need of them, tensor maps included), PF_SHARED(type, pointer) declares the shared memory.
- * pf_block(), pf_blocks(), pf_thread(), pf_threads(); pf_block_sync(); PF_LANES, pf_lane(), pf_lane_sum(x) and
- * pf_lane_sync() for kernels of passes.h; PF_DEVICE before a function, PF_UNROLL before a loop
- * to unroll whole and PF_ROLLED before one to leave as it is.
+ * pf_block(), pf_blocks() (a pf_i64, at least the grid where it is never persistent), pf_thread(),
+ * pf_threads(); pf_block_sync(); PF_LANES, pf_lane(), pf_lane_sum(x) and pf_lane_sync() for kernels of
+ * passes.h; PF_DEVICE before a function, PF_UNROLL before a loop to unroll whole and PF_ROLLED before one
+ * to leave as it is; where a target tells address spaces
+ * apart, PF_GLOBAL in the type of a pointer to device memory.
  *
  * ARITHMETIC. pf_exp2, pf_log2, pf_fma, pf_max: the target's fast f32 functions; pf_exp2(-inf) = 0, NaN passes.
  * pf_f16_bits_to_f32 and so on convert bit patterns, rounding to nearest even; pf_write_run(address, index, type, x)
