@@ -32,7 +32,8 @@ typedef struct pf_backend {
     pfattn_status (*device_info)(int32_t index, pfattn_device_info *info);
     pfattn_status (*device_open)(int32_t index, pf_device **device);
     void (*device_close)(pf_device *device);
-    /* SUCCESS, or UNSUPPORTED with its reason; makes no driver call. */
+    /* SUCCESS, or UNSUPPORTED with its reason. A GPU backend loads the kernels of the problem here,
+     * the first time; afterwards it makes no driver call. */
     pfattn_status (*supported)(pf_device *device, const pf_problem *problem);
     /* Called on supported problems only. */
     pfattn_status (*workspace_size)(pf_device *device, const pf_problem *problem, size_t *bytes);

@@ -330,7 +330,8 @@ static pf_step *add_step(builder *b, pf_step_kind kind, const kernel *k, int ent
                       .entry = entry,
                       .grid = (int)blocks,
                       .block = block,
-                      .work_count = (int)blocks};
+                      .work_count = (int)blocks,
+                      .mapped = k->mapped};
     return step;
 }
 
@@ -359,7 +360,6 @@ static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t wo
         step->grid = resident;
     }
     step->shared_bytes = t->shared_bytes;
-    step->mapped = k->mapped;
 }
 
 static void add_zero(builder *b) {
@@ -529,8 +529,8 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
                   problem->batch * problem->kv_heads * ceil_div(problem->keys, t->owned_tile) *
                       (t->head_dim / t->out_dim));
         if (pf_wants_gradient(problem, PF_DQ) || pf_wants_gradient(problem, PF_DQ2)) {
-            add_pass(b, PF_STEP_DQ, &k.main, PF_ENTRY_DQ,
-                     rows * ceil_div(problem->queries, t->cross_tile));
+            add_step(b, PF_STEP_DQ, &k.main, PF_ENTRY_DQ,
+                     rows * ceil_div(problem->queries, t->cross_tile), t->threads);
         }
     }
     if (k.dbias.tuning != NULL) {

@@ -63,7 +63,7 @@ typedef struct pf_step {
     int target, image, entry;
     int grid, block, shared_bytes;
     int work_count; /* pf_attention_kargs.work_count of this launch */
-    bool mapped;    /* takes tensor maps as its second argument */
+    bool mapped;    /* its image takes tensor maps as a second argument */
 } pf_step;
 
 typedef struct pf_plan {

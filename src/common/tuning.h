@@ -29,7 +29,8 @@
 #define PF_CLASS_OF(ktype)                                                                         \
     ((ktype) <= 2 ? PF_CLASS_HALF : (ktype) == 3 ? PF_CLASS_F32 : PF_CLASS_E5M2)
 
-/* Threads of a workgroup of the passes and of the dq pass; a multiple of every warp and wave. */
+/* Threads of a workgroup of the passes; a multiple of every warp and wave. The dq pass of backward
+ * has those of its main kernel. */
 #define PF_PASS_THREADS 256
 
 /* One row a kernel. Owned rows are queries in forward, keys in backward and dbias; cross rows are

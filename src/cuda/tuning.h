@@ -17,7 +17,7 @@
 #define PF_KIB(n) ((n)*1024)
 
 /* Threads of a block of the kernels in passes.h. */
-#define PF_CUDA_PASS_THREADS 256
+#define PF_CUDA_PASS_THREADS PF_PASS_THREADS
 
 /* Most that a block may use: chips 8.6 and 8.9 have the least of those that sm_80 code runs on. */
 #define PF_CUDA_SHARED_MAX_SM_80 PF_KIB(99)

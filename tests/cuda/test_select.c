@@ -439,8 +439,10 @@ static void backward_steps(void **state) {
     assert_key(&plan.step[3], "sm_90a/backward.f16.64.plain");
     assert_int_equal(plan.step[3].entry, PF_ENTRY_DQ);
     assert_int_equal(plan.step[3].grid, 16);
-    assert_int_equal(plan.step[3].block, 256);
-    assert_false(plan.step[3].mapped);
+    assert_int_equal(plan.step[3].block, 384);
+    assert_int_equal(plan.step[3].shared_bytes, 0);
+    assert_true(plan.step[3].mapped);
+    assert_false(plan.step[0].mapped);
     assert_int_equal(plan.scratch.queries_padded, 128);
 }
 

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/backend_list.h"
+#include "device.h"
+
+const pf_backend pf_backend_cuda = {
+    .id = PFATTN_BACKEND_CUDA,
+    .name = "cuda",
+    .priority = 30,
+    .probe = pf_cuda_probe,
+    .device_info = pf_cuda_device_info,
+    .device_open = pf_cuda_device_open,
+    .device_close = pf_cuda_device_close,
+    .supported = pf_cuda_supported,
+    .workspace_size = pf_cuda_workspace_size,
+    .launch = pf_cuda_launch,
+    .memory = &pf_cuda_memory,
+};

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor_map.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/status.h"
+
+enum { BOX_BYTES = 128, ALIGNMENT = 16 };
+
+/* Forward owns queries and backward keys; the rest streams past. */
+static int tile_rows(int operand, const pf_tuning *tuning) {
+    bool keys = pf_operand_tensor(operand) == PF_K || pf_operand_tensor(operand) == PF_K2 ||
+                pf_operand_tensor(operand) == PF_TK || pf_operand_tensor(operand) == PF_TK2 ||
+                pf_operand_tensor(operand) == PF_V || pf_operand_tensor(operand) == PF_TV;
+    bool owns_keys = tuning->op == PF_OP_BACKWARD || tuning->op == PF_OP_BACKWARD_JVP;
+    return keys == owns_keys ? tuning->owned_tile : tuning->cross_tile;
+}
+
+static CUtensorMapDataType map_type(pfattn_dtype dtype) {
+    return dtype == PFATTN_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                      : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+}
+
+static pfattn_status encode(const pf_cuda_driver *driver, const pfattn_tensor *t, int rows,
+                            int box_rows, CUtensorMap *map) {
+    cuuint64_t size = pfattn_dtype_size(t->dtype);
+    cuuint64_t extent[4] = {(cuuint64_t)t->shape[3], (cuuint64_t)rows, 1, 1};
+    cuuint64_t stride[3];
+    cuuint32_t box[4] = {(cuuint32_t)(BOX_BYTES / size), (cuuint32_t)box_rows, 1, 1};
+    cuuint32_t step[4] = {1, 1, 1, 1};
+    for (int d = 0; d < 3; d++) { /* row, head, batch */
+        cuuint64_t elements = (cuuint64_t)t->stride[2 - d];
+        /* A stride that is never used must be legal all the same. */
+        stride[d] = elements != 0 ? elements * size : ALIGNMENT;
+        if (d > 0 && elements != 0) {
+            extent[d + 1] = (cuuint64_t)t->shape[2 - d];
+        }
+    }
+    CUresult result = driver->cuTensorMapEncodeTiled(
+        map, map_type(t->dtype), 4, t->data, extent, stride, box, step,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? PFATTN_SUCCESS
+                                  : pf_cuda_check(driver, result, "cuTensorMapEncodeTiled");
+}
+
+static bool has_elements(const pfattn_tensor *t, int rows) {
+    return t->dtype != PFATTN_DTYPE_NONE && rows > 0 && t->shape[0] > 0 && t->shape[1] > 0 &&
+           t->shape[3] > 0;
+}
+
+pfattn_status pf_tensor_maps_encode(const pf_cuda_driver *driver, const pf_problem *problem,
+                                    const pf_attention_kargs *args, const pf_tuning *tuning,
+                                    pf_tensor_maps *maps) {
+    bool encoded[PF_OPERAND_COUNT] = {false};
+    int any = -1;
+    memset(maps, 0, sizeof *maps);
+    for (int i = 0; i < PF_OPERAND_COUNT; i++) {
+        const pfattn_tensor *t = &problem->tensor[pf_operand_tensor(i)];
+        int rows = pf_operand_rows(args, i);
+        if (!has_elements(t, rows)) {
+            continue;
+        }
+        pfattn_status status = encode(driver, t, rows, tile_rows(i, tuning), &maps->map[i]);
+        if (status != PFATTN_SUCCESS) {
+            return status;
+        }
+        encoded[i] = true;
+        any = i;
+    }
+    for (int i = 0; i < PF_OPERAND_COUNT && any >= 0; i++) {
+        if (!encoded[i]) {
+            maps->map[i] = maps->map[any];
+        }
+    }
+    return PFATTN_SUCCESS;
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What reaches the driver: which kernels in which order, with which grids, arguments and tensor
+ * maps, and what does not: no allocation, no synchronisation, no context left behind. */
+#include "fake_cuda_client.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/device.h"
+#include "cuda/tuning.h"
+
+static fake_cuda *fake;
+static pfattn_handle handle;
+
+static int open_handle(void **state) {
+    (void)state;
+    fake->device_count = 2; /* 9.0 and 8.0 */
+    fake_reset(fake);
+    handle = fake_handle(0);
+    return 0;
+}
+
+/* Whatever a test did, the thread's contexts and the device's modules are as before it. */
+static int close_handle(void **state) {
+    (void)state;
+    pfattn_destroy(handle);
+    return fake_depth() == 0 && fake->modules == 0 && fake->retained[0] == 0 &&
+                   fake->retained[1] == 0 && fake->events == 0 && fake->allocations == 0
+               ? 0
+               : -1;
+}
+
+static const pf_tuning *row(int target, int op, int head_dim) {
+    for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
+        const pf_tuning *t = &pf_cuda_tuning[i];
+        if (t->target == target && t->op == op && t->element_class == PF_CLASS_HALF &&
+            t->head_dim == head_dim) {
+            return t;
+        }
+    }
+    fail_msg("no such row");
+    return NULL;
+}
+
+static int ceil_div(int64_t a, int64_t b) {
+    return (int)((a + b - 1) / b);
+}
+
+static void assert_launch(int n, const char *kernel, const char *image, int grid, int block,
+                          int shared) {
+    assert_true(n < fake->launch_count);
+    const fake_launch *l = &fake->launches[n];
+    assert_string_equal(l->kernel, kernel);
+    assert_string_equal(fake_image_name(l->image), image);
+    assert_int_equal(l->grid[0], grid);
+    assert_int_equal(l->grid[1], 1);
+    assert_int_equal(l->grid[2], 1);
+    assert_int_equal(l->block[0], block);
+    assert_int_equal(l->block[1], 1);
+    assert_int_equal(l->block[2], 1);
+    assert_int_equal(l->shared, shared);
+    assert_int_equal(l->device, 0);
+}
+
+/* A map of `t` with these extents of (channel, row, head, batch) and rows of a box. */
+static void assert_map(const fake_launch *launch, int operand, const pfattn_tensor *t,
+                       const cuuint64_t extent[4], const cuuint64_t stride[3], int box_rows) {
+    assert_in_range(launch->map[operand], 0, fake->encode_count - 1);
+    const fake_encode *e = &fake->encodes[launch->map[operand]];
+    const cuuint32_t box[4] = {64, (cuuint32_t)box_rows, 1, 1};
+    assert_int_equal(e->rank, 4);
+    assert_ptr_equal(e->address, t->data);
+    assert_memory_equal(e->extent, extent, 4 * sizeof *extent);
+    assert_memory_equal(e->stride, stride, 3 * sizeof *stride);
+    assert_memory_equal(e->box, box, sizeof box);
+    assert_int_equal(e->type, t->dtype == PFATTN_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
+    assert_int_equal(e->swizzle, CU_TENSOR_MAP_SWIZZLE_128B);
+    assert_int_equal(e->promotion, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+    assert_int_equal(e->fill, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+/* ---- forward ------------------------------------------------------------------------------- */
+
+/* One launch, three maps; the maps of absent operands are copies; the stream is the caller's. */
+static void forward_plain(void **state) {
+    (void)state;
+    const pf_tuning *t = row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64);
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_BF16, (test_shape){2, 4, 2, 1000, 500, 64, 40});
+    int stream;
+    assert_success(pfattn_forward(handle, &a, NULL, 0, &stream));
+    int work = 8 * ceil_div(1000, t->owned_tile) * (64 / t->out_dim);
+    int most = 132 * t->min_blocks;
+    assert_int_equal(fake->launch_count, 1);
+    assert_launch(0, "pf_forward", "sm_90a/forward.bf16.64.plain",
+                  t->persistent && work > most ? most : work, t->threads, t->shared_bytes);
+    const fake_launch *l = &fake->launches[0];
+    assert_ptr_equal(l->stream, &stream);
+    assert_int_equal(l->args.attention.work_count, work);
+    assert_int_equal(l->args.attention.queries, 1000);
+    assert_int_equal(l->args.attention.dim_v, 40);
+    assert_true(l->args.attention.operand[PF_OPERAND_V].address == (uintptr_t)a.v.data);
+    assert_true(l->args.attention.key_live == 0);
+
+    assert_int_equal(fake->encode_count, 3);
+    assert_map(l, PF_OPERAND_Q, &a.q, (cuuint64_t[]){64, 1000, 4, 2},
+               (cuuint64_t[]){128, 128000, 512000}, t->owned_tile);
+    assert_map(l, PF_OPERAND_K, &a.k, (cuuint64_t[]){64, 500, 2, 2},
+               (cuuint64_t[]){128, 64000, 128000}, t->cross_tile);
+    assert_map(l, PF_OPERAND_V, &a.v, (cuuint64_t[]){40, 500, 2, 2},
+               (cuuint64_t[]){80, 40000, 80000}, t->cross_tile);
+    for (int i = 0; i < PF_OPERAND_COUNT; i++) {
+        assert_in_range(l->map[i], 0, 2);
+    }
+}
+
+/* Packed QKV, a broadcast head, a batch of one: strides as they are, extent 1 where the stride is
+ * 0. */
+static void forward_maps_of_views(void **state) {
+    (void)state;
+    const pf_tuning *t = row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64);
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 4, 4, 100, 90, 64, 64});
+    a.q.stride[2] = 3 * 4 * 64; /* [B, S, 3, H, D] */
+    a.q.stride[1] = 64;
+    a.q.stride[0] = 7; /* of one batch: never used */
+    a.k.stride[1] = 0;
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    const fake_launch *l = &fake->launches[0];
+    assert_map(l, PF_OPERAND_Q, &a.q, (cuuint64_t[]){64, 100, 4, 1}, (cuuint64_t[]){1536, 128, 16},
+               t->owned_tile);
+    assert_map(l, PF_OPERAND_K, &a.k, (cuuint64_t[]){64, 90, 1, 1}, (cuuint64_t[]){128, 16, 16},
+               t->cross_tile);
+    assert_true(l->args.attention.operand[PF_OPERAND_K].stride[1] == 0);
+}
+
+/* Causal with the first query on key 0: keys past the last query are out of the maps' bounds; where
+ * no key is left, K and V have no map of their own. */
+static void forward_maps_end_with_keys(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 1, 1, 100, 300, 64, 64});
+    a.flags = PFATTN_FLAG_CAUSAL | PFATTN_FLAG_DIAGONAL;
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    assert_int_equal(fake->encodes[fake->launches[0].map[PF_OPERAND_K]].extent[1], 100);
+    assert_int_equal(fake->encodes[fake->launches[0].map[PF_OPERAND_V]].extent[1], 100);
+    a.diagonal = -100;
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    assert_int_equal(fake->encode_count, 4);
+    assert_int_equal(fake->launches[1].map[PF_OPERAND_K], 3);
+    assert_int_equal(fake->launches[1].map[PF_OPERAND_Q], 3);
+    assert_int_equal(fake->launches[1].args.attention.key_end[0], 0);
+}
+
+/* Misaligned keys: the sm_80 kernel, and no maps. */
+static void forward_falls_back(void **state) {
+    (void)state;
+    const pf_tuning *t = row(PF_TARGET_SM_80, PF_OP_FORWARD, 64);
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 1000, 500, 64, 64});
+    a.k.data = (char *)a.k.data + 2;
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    assert_launch(0, "pf_forward", "sm_80/forward.f16.64.plain",
+                  8 * ceil_div(1000, t->owned_tile) * (64 / t->out_dim), t->threads,
+                  t->shared_bytes);
+    assert_int_equal(fake->encode_count, 0);
+}
+
+/* A mask: the pass over keys first, then the general kernel; scratch where the caller put it. */
+static void forward_masked(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 300, 64, 64});
+    test_add_mask(&a, 2, 1, 100, 300);
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_FORWARD, &a, &bytes));
+    assert_int_equal(bytes, 2 * 512);
+    void *workspace = (void *)0x7000100;
+    assert_success(pfattn_forward(handle, &a, workspace, bytes, NULL));
+    assert_int_equal(fake->launch_count, 2);
+    assert_launch(0, "pf_key_live", "sm_90a/passes", 4, 256, 0);
+    const fake_launch *l = &fake->launches[1];
+    assert_string_equal(l->kernel, "pf_forward_jvp");
+    assert_string_equal(fake_image_name(l->image), "sm_90a/forward_jvp.f16.64.general");
+    assert_true(l->args.attention.key_live == 0x7000100);
+    assert_true(fake->launches[0].args.attention.key_live == 0x7000100);
+    assert_int_equal(fake->launches[0].args.attention.work_count, 4);
+    assert_true(l->args.attention.mask.address == (uintptr_t)a.mask.data);
+}
+
+/* ---- backward ------------------------------------------------------------------------------ */
+
+/* Statistics, sums cleared, main kernel, dq. Keys are owned, queries stream past. */
+static void backward_plain(void **state) {
+    (void)state;
+    const pf_tuning *t = row(PF_TARGET_SM_90A, PF_OP_BACKWARD, 128);
+    pfattn_attention a =
+        test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 200, 300, 128, 128});
+    a.flags = PFATTN_FLAG_DETERMINISTIC;
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD, &a, &bytes));
+    void *workspace = (void *)0x7000000;
+    int stream;
+    assert_success(pfattn_backward(handle, &a, workspace, bytes, &stream));
+    int tiles = ceil_div(200, t->cross_tile), padded = tiles * t->cross_tile;
+    assert_int_equal(fake->launch_count, 4);
+    assert_launch(0, "pf_backward_pre", "sm_90a/passes", padded, 256, 0); /* 8 heads / 8 warps */
+    const fake_launch *zero = &fake->launches[1];
+    const pf_attention_kargs *k = &fake->launches[2].args.attention;
+    assert_string_equal(zero->kernel, "memset");
+    assert_true(zero->address == k->dq_sum[0]);
+    int parts = 128 / t->out_dim;
+    int turns = (8 * tiles * parts * 4 + 255) / 256 * 256;
+    assert_int_equal(zero->count * 4, 8 * padded * 128 * 4 + turns);
+    assert_true(k->dq_turn[0] == k->dq_sum[0] + 8u * (unsigned)padded * 128 * 4);
+    assert_true(k->dq_turn[0] + (unsigned)turns <= 0x7000000 + bytes);
+    int work = 4 * ceil_div(300, t->owned_tile) * parts;
+    assert_launch(2, "pf_backward", "sm_90a/backward.f16.128.plain", work, t->threads,
+                  t->shared_bytes);
+    assert_launch(3, "pf_backward_dq", "sm_90a/backward.f16.128.plain", 8 * tiles, t->threads, 0);
+    for (int i = 0; i < 4; i++) {
+        assert_ptr_equal(fake->launches[i].stream, &stream);
+    }
+    assert_int_equal(fake->encode_count, 4);
+    assert_map(&fake->launches[2], PF_OPERAND_K, &a.k, (cuuint64_t[]){128, 300, 2, 2},
+               (cuuint64_t[]){256, 76800, 153600}, t->owned_tile);
+    assert_map(&fake->launches[2], PF_OPERAND_V, &a.v, (cuuint64_t[]){128, 300, 2, 2},
+               (cuuint64_t[]){256, 76800, 153600}, t->owned_tile);
+    assert_map(&fake->launches[2], PF_OPERAND_DOUT, &a.dout, (cuuint64_t[]){128, 200, 4, 2},
+               (cuuint64_t[]){256, 51200, 204800}, t->cross_tile);
+    assert_map(&fake->launches[2], PF_OPERAND_Q, &a.q, (cuuint64_t[]){128, 200, 4, 2},
+               (cuuint64_t[]){256, 51200, 204800}, t->cross_tile);
+}
+
+/* The JVP with a broadcast bias: all steps, from the images of both targets. */
+static void backward_jvp_with_bias(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_BACKWARD_JVP, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 70, 90, 64, 64});
+    test_add_bias(&a, PFATTN_DTYPE_F32, 1, 4, 70, 90);
+    a.tdbias = test_dense(PFATTN_DTYPE_F32, 1, 4, 70, 90);
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD_JVP, &a, &bytes));
+    assert_success(pfattn_backward_jvp(handle, &a, (void *)0x7000000, bytes, NULL));
+    const char *const kernels[] = {"pf_key_live",     "pf_backward_pre",    "memset",
+                                   "pf_backward_jvp", "pf_backward_jvp_dq", "pf_dbias_jvp",
+                                   "pf_dbias_reduce"};
+    const char *const images[] = {"sm_90a/passes",
+                                  "sm_90a/passes",
+                                  "none",
+                                  "sm_80/backward_jvp.f16.64.general",
+                                  "sm_80/backward_jvp.f16.64.general",
+                                  "sm_80/dbias_jvp.f16.64.general",
+                                  "sm_90a/passes"};
+    assert_int_equal(fake->launch_count, 7);
+    for (int i = 0; i < 7; i++) {
+        assert_string_equal(fake->launches[i].kernel, kernels[i]);
+        assert_string_equal(fake_image_name(fake->launches[i].image), images[i]);
+    }
+    assert_int_equal(fake->encode_count, 0);
+    const pf_attention_kargs *k = &fake->launches[5].args.attention;
+    assert_int_equal(fake->launches[5].grid[0], k->work_count);
+    assert_int_equal(k->dbias_splits, 2); /* the batches */
+    assert_true(k->dbias.address == (uintptr_t)a.tdbias.data);
+    assert_true(k->dbias_sum != 0);
+}
+
+/* ---- merge, nothing to do ------------------------------------------------------------------ */
+
+static void merge(void **state) {
+    (void)state;
+    pfattn_merge_args m = test_merge_args(PFATTN_DTYPE_F16, (test_shape){2, 3, 0, 5, 0, 0, 7});
+    assert_success(pfattn_merge(handle, &m, NULL));
+    assert_int_equal(fake->launch_count, 1);
+    assert_launch(0, "pf_merge", "sm_90a/passes", 4, 256, 0); /* 30 rows, 8 a workgroup */
+    const pf_merge_kargs *k = &fake->launches[0].args.merge;
+    assert_true(k->o.address == (uintptr_t)m.o.data);
+    assert_int_equal(k->queries, 5);
+}
+
+/* No queries: success without a call of the driver. */
+static void nothing_to_do(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 0, 500, 64, 64});
+    int before = fake->call_count;
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    assert_int_equal(fake->call_count, before);
+}
+
+/* ---- loading, captures, contexts ----------------------------------------------------------- */
+
+/* supported loads; afterwards a call is its context, its maps and its launch, and nothing else. */
+static void loads_once(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 500, 64, 64});
+    assert_success(pfattn_supported(handle, PFATTN_FORWARD, &a));
+    assert_int_equal(fake->modules, 1);
+    assert_int_equal(fake->launch_count, 0);
+    fake_reset(fake);
+    size_t bytes = 1;
+    assert_success(pfattn_workspace_size(handle, PFATTN_FORWARD, &a, &bytes));
+    assert_int_equal(bytes, 0);
+    assert_success(pfattn_supported(handle, PFATTN_FORWARD, &a));
+    assert_int_equal(fake->call_count, 0);
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    const char *const calls[] = {"cuCtxPushCurrent",       "cuTensorMapEncodeTiled",
+                                 "cuTensorMapEncodeTiled", "cuTensorMapEncodeTiled",
+                                 "cuLaunchKernel",         "cuCtxPopCurrent"};
+    assert_int_equal(fake->call_count, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(fake->calls[i], calls[i]);
+    }
+}
+
+/* A first call inside a capture loads its kernels all the same and leaves the capture whole. */
+static void captures(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 500, 64, 64});
+    fake->capturing = true;
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD, &a, &bytes));
+    assert_success(pfattn_backward(handle, &a, (void *)0x7000000, bytes, NULL));
+    assert_false(fake->capture_broken);
+    assert_int_equal(fake->launch_count, 4);
+    /* The thread is back in the mode it was in. */
+    const pf_memory_ops *ops = pf_backend_get(PFATTN_BACKEND_CUDA)->memory;
+    assert_error(ops->synchronize(handle->device), PFATTN_ERROR_DRIVER,
+                 "cuCtxSynchronize failed with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
+    assert_true(fake->capture_broken);
+}
+
+/* Launches never allocate or synchronise, whatever they need. */
+static void never_waits(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_BACKWARD_JVP, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 70, 90, 64, 64});
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD_JVP, &a, &bytes));
+    assert_success(pfattn_backward_jvp(handle, &a, (void *)0x7000000, bytes, NULL));
+    const char *const calls[] = {"cuMemAlloc",    "cuMemFree",          "cuCtxSynchronize",
+                                 "cuMemcpyDtoH",  "cuMemcpyHtoD",       "cuEventCreate",
+                                 "cuEventRecord", "cuEventSynchronize", "cuDevicePrimaryCtxRetain"};
+    int before = fake_count_calls(fake, "cuDevicePrimaryCtxRetain");
+    for (size_t i = 0; i + 1 < sizeof calls / sizeof calls[0]; i++) {
+        assert_int_equal(fake_count_calls(fake, calls[i]), 0);
+    }
+    assert_int_equal(before, 1); /* by create */
+}
+
+/* Handles share the device's context but not their modules, and each device launches on its own. */
+static void several_handles(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 500, 64, 64});
+    pfattn_handle second = fake_handle(0);
+    pfattn_handle ampere = fake_handle(1);
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    assert_success(pfattn_forward(second, &a, NULL, 0, NULL));
+    assert_success(pfattn_forward(ampere, &a, NULL, 0, NULL));
+    assert_int_equal(fake->modules, 3);
+    assert_int_equal(fake->retained[0], 2);
+    assert_int_equal(fake->retained[1], 1);
+    assert_int_equal(fake->launches[1].device, 0);
+    assert_int_equal(fake->launches[2].device, 1);
+    assert_string_equal(fake_image_name(fake->launches[2].image), "sm_80/forward.f16.64.plain");
+    pfattn_destroy(second);
+    pfattn_destroy(ampere);
+    assert_int_equal(fake->modules, 1);
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+}
+
+/* Work of one thread: its own handle, two hundred calls; NULL, or what went wrong. */
+static void *run_thread(void *argument) {
+    pfattn_attention a = *(const pfattn_attention *)argument;
+    pfattn_handle_options options = PFATTN_HANDLE_OPTIONS_INIT;
+    options.backend = PFATTN_BACKEND_CUDA;
+    pfattn_handle own;
+    if (pfattn_create(&options, &own) != PFATTN_SUCCESS) {
+        return "create";
+    }
+    for (int i = 0; i < 200; i++) {
+        if (pfattn_forward(own, &a, NULL, 0, NULL) != PFATTN_SUCCESS || fake_depth() != 0) {
+            return "forward";
+        }
+    }
+    pfattn_destroy(own);
+    return NULL;
+}
+
+/* Threads with a handle each do not disturb one another. */
+static void several_threads(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 500, 64, 64});
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, run_thread, &a), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *problem = NULL;
+        pthread_join(threads[i], &problem);
+        assert_null(problem);
+    }
+    assert_int_equal(fake->retained[0], 1);
+}
+
+/* Memory and the timer, as the tools use them. */
+static void memory(void **state) {
+    (void)state;
+    const pf_memory_ops *ops = pf_backend_get(PFATTN_BACKEND_CUDA)->memory;
+    pf_device *device = handle->device;
+    void *there = NULL;
+    char out[6] = "", in[6] = "hello";
+    assert_success(ops->allocate(device, sizeof in, &there));
+    assert_success(ops->upload(device, there, in, sizeof in));
+    assert_success(ops->download(device, out, there, sizeof in));
+    assert_string_equal(out, "hello");
+    assert_success(ops->upload(device, there, in, 0));
+    assert_success(ops->download(device, out, there, 0));
+    ops->release(device, there);
+    ops->release(device, NULL);
+    assert_success(ops->allocate(device, 0, &there));
+    assert_non_null(there);
+    ops->release(device, there);
+    double seconds = 0.0;
+    assert_success(ops->timer_start(device));
+    assert_success(ops->timer_stop(device, &seconds));
+    assert_true(seconds > 0.00249 && seconds < 0.00251); /* the fake says 2.5 ms */
+    assert_success(ops->timer_start(device));
+    assert_int_equal(fake->events, 2);
+    assert_success(ops->synchronize(device));
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        return 99;
+    }
+    fake = fake_open(argv[1]);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_handle, close_handle)
+    const struct CMUnitTest tests[] = {
+        TEST(forward_plain),
+        TEST(forward_maps_of_views),
+        TEST(forward_maps_end_with_keys),
+        TEST(forward_falls_back),
+        TEST(forward_masked),
+        TEST(backward_plain),
+        TEST(backward_jvp_with_bias),
+        TEST(merge),
+        TEST(nothing_to_do),
+        TEST(loads_once),
+        TEST(captures),
+        TEST(never_waits),
+        TEST(several_handles),
+        TEST(several_threads),
+        TEST(memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
