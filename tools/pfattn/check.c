@@ -132,6 +132,7 @@ static int run_backend(tool_session *session, check_report *report) {
     size_t failed = 0;
     report->backend = session->backend->name;
     report->device = tool_copy_text(session_describe(session));
+    report->device_index = session->handle->index;
     report->seed = (uint64_t)seed;
     report->mode = cases.count ? "cases" : full ? "full" : "quick";
     report->records = tool_allocate(list.count * sizeof *report->records);

@@ -46,10 +46,13 @@ size_t report_count(const check_report *report, verdict wanted) {
 }
 
 void report_repro(const check_report *report, const check_record *record, char *text, size_t size) {
-    char words[1024];
+    char words[1024], device[32] = "";
     case_print(&record->c, words, sizeof words);
-    snprintf(text, size, "pfattn check --backend %s --seed %llu --case '%s'", report->backend,
-             (unsigned long long)report->seed, words);
+    if (report->device_index != 0) {
+        snprintf(device, sizeof device, " --device %d", (int)report->device_index);
+    }
+    snprintf(text, size, "pfattn check --backend %s%s --seed %llu --case '%s'", report->backend,
+             device, (unsigned long long)report->seed, words);
 }
 
 /* A reason with its numbers replaced by #, so that like ones count together. */

@@ -15,6 +15,7 @@ typedef struct check_record {
 typedef struct check_report {
     const char *backend;
     const char *device; /* a description of it */
+    int32_t device_index;
     uint64_t seed;
     const char *mode; /* "quick", "full" or "cases" */
     check_record *records;
@@ -25,7 +26,7 @@ typedef struct check_report {
 /* How many records have the verdict. */
 size_t report_count(const check_report *report, verdict wanted);
 
-/* "pfattn check --backend B --seed S --case '...'" */
+/* "pfattn check --backend B [--device N] --seed S --case '...'" */
 void report_repro(const check_report *report, const check_record *record, char *text, size_t size);
 
 void report_print(const check_report *report);

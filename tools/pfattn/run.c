@@ -53,7 +53,7 @@ static const arg_option options[] = {
      "order of the dimensions in the files; default bhsd"},
     {"causal", NULL, ARG_FLAG, &causal, NULL, "query i sees key j only where j <= i + diagonal"},
     {"diagonal", "bottom-right|top-left|DIAG", ARG_TEXT, &diagonal, NULL,
-     "key position of query 0: N - M (bottom-right, the default), 0 (top-left), or DIAG"},
+     "key position of query 0: N - M (bottom-right, the default),\n0 (top-left), or DIAG"},
     {"scale", "X", ARG_NUMBER, &scale, &has_scale, "scale of the dot products; default 1/sqrt(D)"},
     {"distance", "W", ARG_INTEGER, &distance, &has_distance,
      "pair q2, k2 is used where i + diagonal - j >= W"},

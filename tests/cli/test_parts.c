@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of `pfattn check` by themselves: the bounds, the texts of cases, the guards of tensors,
+ * the JSON writer. */
+#include <math.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "case_list.h"
+#include "compare.h"
+#include "json.h"
+#include "tensor_image.h"
+
+static bool judge(const double *tested, const double *naive, const double *exact,
+                  const unsigned char *expected, int64_t count, double *ratio) {
+    comparison sum;
+    char reason[256];
+    compared values = {tested, naive, exact, expected, count, PFATTN_DTYPE_F32};
+    memset(&sum, 0, sizeof sum);
+    comparison_add(&sum, &values);
+    return comparison_passes(&sum, false, ratio, reason, sizeof reason);
+}
+
+/* max|Xlp - X64| = 0.25 and max|X64| = 2 allow 2 * 0.25 + 2e-5. */
+static void test_largest_error_is_bounded_by_twice_the_naive_error(void **state) {
+    (void)state;
+    const double exact[] = {0, 1, 2, 1}, naive[] = {0.25, 1.25, 2.25, 1.25};
+    const double within[] = {0, 1.5, 2, 1}, beyond[] = {0, 1.5001, 2, 1};
+    double ratio;
+    assert_true(judge(within, naive, exact, NULL, 4, &ratio));
+    assert_true(fabs(ratio - 0.5 / (0.5 + 2e-5)) < 1e-12);
+    assert_false(judge(beyond, naive, exact, NULL, 4, &ratio));
+}
+
+/* One naive error of 0.25 allows 0.5 in every element, but a norm of 4 * 0.25 only: four elements.
+ */
+static void test_norm_of_the_error_is_bounded(void **state) {
+    (void)state;
+    double exact[16], naive[16], tested[16], ratio;
+    for (int i = 0; i < 16; i++) {
+        exact[i] = tested[i] = naive[i] = 1;
+    }
+    naive[3] = 1.25;
+    for (int i = 0; i < 4; i++) {
+        tested[i] = 1.49;
+    }
+    assert_true(judge(tested, naive, exact, NULL, 16, &ratio));
+    for (int i = 0; i < 6; i++) {
+        tested[i] = 1.49;
+    }
+    assert_false(judge(tested, naive, exact, NULL, 16, &ratio));
+}
+
+static void test_zero_for_a_gradient_of_order_one_fails(void **state) {
+    (void)state;
+    const double exact[] = {1, -0.5}, naive[] = {1.001, -0.5}, zero[] = {0, 0};
+    double ratio;
+    assert_false(judge(zero, naive, exact, NULL, 2, &ratio));
+}
+
+static void test_nan_or_infinity_on_one_side_fails(void **state) {
+    (void)state;
+    const double one[] = {1, 1}, with_nan[] = {1, NAN}, infinite[] = {1, -INFINITY};
+    const double other[] = {1, INFINITY};
+    double ratio;
+    assert_false(judge(with_nan, one, one, NULL, 2, &ratio));
+    assert_false(judge(one, with_nan, with_nan, NULL, 2, &ratio));
+    assert_false(judge(infinite, one, one, NULL, 2, &ratio));
+    assert_false(judge(infinite, other, other, NULL, 2, &ratio));
+    assert_true(judge(infinite, infinite, infinite, NULL, 2, &ratio));
+    assert_true(judge(with_nan, with_nan, with_nan, NULL, 2, &ratio));
+}
+
+static void test_expectations_override_the_exact_value(void **state) {
+    (void)state;
+    const double one[] = {1, 1}, with_nan[] = {1, NAN};
+    const unsigned char nan_expected[] = {EXPECT_VALUE, EXPECT_NAN};
+    const unsigned char anything[] = {EXPECT_VALUE, EXPECT_ANYTHING};
+    double ratio;
+    assert_true(judge(with_nan, one, one, nan_expected, 2, &ratio));
+    assert_false(judge(one, one, one, nan_expected, 2, &ratio));
+    assert_true(judge(with_nan, one, one, anything, 2, &ratio));
+}
+
+/* A result that is zero but for rounding is not asked for relative accuracy. */
+static void test_rounding_noise_around_zero_passes(void **state) {
+    (void)state;
+    const double exact[] = {1e-17, 0}, naive[] = {0, 0}, tested[] = {3e-7, -2e-7};
+    double ratio;
+    assert_true(judge(tested, naive, exact, NULL, 2, &ratio));
+}
+
+static void test_f64_results_are_held_to_1e_12(void **state) {
+    (void)state;
+    const double exact[] = {1}, close[] = {1 + 5e-13}, off[] = {1 + 5e-12};
+    for (int i = 0; i < 2; i++) {
+        comparison sum;
+        char reason[256];
+        double ratio;
+        compared values = {i ? off : close, off, exact, NULL, 1, PFATTN_DTYPE_F64};
+        memset(&sum, 0, sizeof sum);
+        comparison_add(&sum, &values);
+        assert_int_equal(comparison_passes(&sum, true, &ratio, reason, sizeof reason), i == 0);
+    }
+}
+
+/* Printing and parsing give the same case, for every case of the full list. */
+static void test_case_texts_round_trip(void **state) {
+    (void)state;
+    case_list list = {NULL, 0, 0};
+    const case_limits limits = {1e15, 1e12};
+    case_list_full(&list, &limits, 3);
+    assert_true(list.count > 3000);
+    for (size_t i = 0; i < list.count; i++) {
+        char text[1024], again[1024], message[1024];
+        check_case parsed;
+        case_print(&list.items[i], text, sizeof text);
+        assert_true(case_parse(text, &parsed, message, sizeof message));
+        case_print(&parsed, again, sizeof again);
+        assert_string_equal(text, again);
+        /* Bytes compare, but the default scale is a NaN. */
+        if (isnan(parsed.alpha) && isnan(list.items[i].alpha)) {
+            parsed.alpha = list.items[i].alpha;
+        }
+        assert_memory_equal(&parsed, &list.items[i], sizeof parsed);
+    }
+    case_list_free(&list);
+}
+
+static void test_wrong_case_texts_are_refused(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"M",
+                                        "M=",
+                                        "M=x",
+                                        "M=-1",
+                                        "nonsense=1",
+                                        "dtype=f8",
+                                        "H=3 Hk=2",
+                                        "biasdims=x",
+                                        "outputs=nothing",
+                                        "causal=2",
+                                        "garbage=1 layout=broadcast",
+                                        "nan=key op=backward"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        check_case parsed;
+        char message[1024] = "";
+        assert_false(case_parse(wrong[i], &parsed, message, sizeof message));
+        assert_true(message[0]);
+    }
+}
+
+/* The Triton tutorial's grid is there whole for a device that can do it. */
+static void test_full_list_holds_the_triton_grid(void **state) {
+    (void)state;
+    case_list list = {NULL, 0, 0};
+    const case_limits limits = {1e15, 1e12};
+    int found = 0;
+    case_list_full(&list, &limits, 1);
+    for (size_t i = 0; i < list.count; i++) {
+        const check_case *c = &list.items[i];
+        found += c->std == 0.5 && c->alpha == 0.5 && (c->batch == 1 || c->batch == 4) &&
+                 (c->heads == 2 || c->heads == 48) && c->samples > 0;
+    }
+    assert_int_equal(found, 2 * 2 * 3 * 2 * 2 * 2);
+    case_list_free(&list);
+}
+
+/* Each layout: its elements do not overlap, and a byte changed anywhere else is noticed. */
+static void test_guards_notice_every_byte_around_the_elements(void **state) {
+    (void)state;
+    for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
+        check_case c;
+        char message[256];
+        tensor_image image;
+        assert_true(
+            case_parse("dtype=f16 B=2 H=2 M=3 D=5 pad=1 offset=1", &c, message, sizeof message));
+        c.layout = layout;
+        image_create(&image, &c, PF_O, true, 5);
+        image_fill_nan(&image);
+        size_t bytes = image_host_bytes(&image), noticed = 0;
+        unsigned char *after = malloc(bytes);
+        memcpy(after, image.bytes, bytes);
+        assert_true(image_is_intact(&image, after, true));
+        for (size_t i = 0; i < bytes; i++) {
+            after[i] ^= 0x10;
+            noticed += !image_is_intact(&image, after, true);
+            after[i] ^= 0x10;
+        }
+        assert_int_equal(bytes - noticed, 2 * 2 * 3 * 5 * 2);
+        free(after);
+        image_free(&image);
+    }
+}
+
+/* Far slices: the strides say 2^31 elements and more, the host keeps the slices alone. */
+static void test_far_dimension_spreads_the_slices(void **state) {
+    (void)state;
+    check_case c;
+    char message[256];
+    tensor_image image;
+    assert_true(case_parse("dtype=f16 B=3 M=4 D=8 far=batch", &c, message, sizeof message));
+    image_create(&image, &c, PF_Q, false, 1);
+    assert_true(2 * image.stride[0] > INT64_C(1) << 31);
+    assert_true(image_host_bytes(&image) < 10000);
+    assert_true(image_device_bytes(&image) > (size_t)1 << 32);
+    int64_t index[4] = {2, 0, 3, 7};
+    image_set(&image, index, 3);
+    assert_true(image_get(&image, index) == 3);
+    image_free(&image);
+}
+
+static void test_json_is_escaped_and_nested(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    json writer = {.out = file};
+    json_object(&writer, NULL);
+    json_text(&writer, "a", "x\"\\\n");
+    json_array(&writer, "b");
+    json_integer(&writer, NULL, -1);
+    json_number(&writer, NULL, NAN);
+    json_close_array(&writer);
+    json_array(&writer, "c");
+    json_close_array(&writer);
+    json_bool(&writer, "d", true);
+    json_close_object(&writer);
+    fclose(file);
+    assert_string_equal(text,
+                        "{\n  \"a\": \"x\\\"\\\\\\u000a\",\n  \"b\": [\n    -1,\n    null\n  ],\n"
+                        "  \"c\": [],\n  \"d\": true\n}\n");
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_largest_error_is_bounded_by_twice_the_naive_error),
+        cmocka_unit_test(test_norm_of_the_error_is_bounded),
+        cmocka_unit_test(test_zero_for_a_gradient_of_order_one_fails),
+        cmocka_unit_test(test_nan_or_infinity_on_one_side_fails),
+        cmocka_unit_test(test_expectations_override_the_exact_value),
+        cmocka_unit_test(test_rounding_noise_around_zero_passes),
+        cmocka_unit_test(test_f64_results_are_held_to_1e_12),
+        cmocka_unit_test(test_case_texts_round_trip),
+        cmocka_unit_test(test_wrong_case_texts_are_refused),
+        cmocka_unit_test(test_full_list_holds_the_triton_grid),
+        cmocka_unit_test(test_guards_notice_every_byte_around_the_elements),
+        cmocka_unit_test(test_far_dimension_spreads_the_slices),
+        cmocka_unit_test(test_json_is_escaped_and_nested),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
