@@ -22,6 +22,18 @@ static unsigned char guard_byte(size_t n) {
     return (unsigned char)(0xa5 ^ (n * 37));
 }
 
+/* Under a sanitizer, let an allocation that cannot be met return NULL, as it does elsewhere. */
+const char *__asan_default_options(void);
+const char *__tsan_default_options(void);
+
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+
+const char *__tsan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+
 /* ---- Tensors ---- */
 
 static int64_t offset_of(const pfattn_tensor *x, int64_t d0, int64_t d1, int64_t d2, int64_t d3) {

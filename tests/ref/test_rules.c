@@ -317,6 +317,7 @@ static void the_threshold_splits_at_every_distance(void **state) {
         check_piecewise(s);
         free_tensors();
     }
+    s.B = 1;
     s.M = 90;
     s.N = 140;
     s.causal = true;
@@ -422,6 +423,7 @@ static void the_unused_pair_is_never_read(void **state) {
 
 static void check_diagonals(int64_t M, int64_t N) {
     spec s = plain;
+    s.B = s.H = 1;
     s.M = M;
     s.N = N;
     s.causal = true;
