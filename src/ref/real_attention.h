@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The whole reference in the type `real`; included by ref_f32.c and ref_f64.c, which define it,
- * exponential(), logarithm() and the names of the two entry points. */
+ * exponential(), logarithm(), round_row() and the names of the two entry points. */
 
 #include "real_kernels.h"
 #include "real_tile.h"

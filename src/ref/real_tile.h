@@ -256,18 +256,15 @@ static void store_column(const pfattn_tensor *x, const scratch *t, const real *f
 
 /* ---- Operands of matrix products ---- */
 
-static bool subnormal(const pf_ref_job *job, double value) {
-    const double magnitude = fabs(pf_round(value, job->product));
-    return magnitude < pf_smallest_normal(job->product);
-}
-
-/* A block just loaded becomes an operand: subnormals flushed on request, finiteness noted. */
+/* A block just loaded, of numbers of the product type, becomes an operand: subnormals flushed on
+ * request, finiteness noted. */
 static void make_operand(const pf_ref_job *job, block *x, int64_t rows) {
     const size_t count = (size_t)rows * x->ld;
     int bad = 0;
     if (job->flush) {
+        const double normal = pf_smallest_normal(job->product);
         for (size_t n = 0; n < count; n++) {
-            x->x[n] = subnormal(job, (double)x->x[n]) ? 0 : x->x[n];
+            x->x[n] = fabs((double)x->x[n]) < normal ? 0 : x->x[n];
         }
     }
     for (size_t n = 0; n < count; n++) {
@@ -287,14 +284,7 @@ static void as_operand(const pf_ref_job *job, const scratch *t, block *x) {
         return;
     }
     for (int i = 0; i < t->rows; i++) {
-        real *row = x->x + (size_t)i * x->ld;
-        for (int j = 0; j < t->cols; j++) {
-            if (job->flush && subnormal(job, (double)row[j])) {
-                row[j] = 0;
-            } else if (job->round) {
-                row[j] = (real)pf_round((double)row[j], job->product);
-            }
-        }
+        round_row(job, x->x + (size_t)i * x->ld, t->cols);
     }
 }
 

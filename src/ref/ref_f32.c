@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "exponential.h"
+#include "rounding.h"
 
 typedef float real;
 #define COMPUTE pf_ref_compute_f32
@@ -17,6 +18,10 @@ static inline __attribute__((always_inline)) float exponential(float x) {
 
 static inline float logarithm(float x) {
     return logf(x);
+}
+
+static void round_row(const pf_ref_job *job, float *row, int count) {
+    pf_round_row_f32(job, row, count);
 }
 
 #include "real_attention.h"

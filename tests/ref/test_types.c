@@ -5,6 +5,7 @@
 #include "harness.h"
 #include "naive.h"
 #include "ref/exponential.h"
+#include "ref/rounding.h"
 
 static void the_float_exponential_is_within_2_units(void **state) {
     (void)state;
@@ -30,6 +31,27 @@ static void the_float_exponential_is_within_2_units(void **state) {
     assert_true(pf_exponential(-INFINITY) == 0);
     assert_true(pf_exponential(INFINITY) == INFINITY);
     assert_true(isnan(pf_exponential(NAN)) && isnan(pf_exponential(-NAN)));
+}
+
+/* Every 2503rd float, a midpoint near it and the float before that, against the conversions. */
+static void the_vectorised_rounding_equals_the_conversions(void **state) {
+    (void)state;
+    const pfattn_dtype types[] = {PFATTN_DTYPE_F16, PFATTN_DTYPE_BF16, PFATTN_DTYPE_E5M2};
+    const pf_narrow narrow[] = {pf_narrow_f16, pf_narrow_bf16, pf_narrow_e5m2};
+    for (int type = 0; type < 3; type++) {
+        const uint32_t half = 1u << (narrow[type].dropped - 1);
+        for (uint64_t step = 0; step < UINT64_C(1) << 32; step += 2503) {
+            for (uint32_t near = 0; near < 3; near++) {
+                const uint32_t middle = ((uint32_t)step & ~(half - 1)) | half;
+                const uint32_t bits = near == 0 ? (uint32_t)step : middle + near - 2;
+                float x;
+                memcpy(&x, &bits, sizeof x);
+                const float got = pf_round_narrow(x, narrow[type]);
+                const double want = pf_round((double)x, types[type]);
+                assert_true((double)got == want || (isnan(got) && isnan(want)));
+            }
+        }
+    }
 }
 
 /* What one rounding of a result of order 1 may cost, and float arithmetic where that is less. */
@@ -316,6 +338,7 @@ static void options_can_name_the_type_of_a_converted_problem(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_float_exponential_is_within_2_units),
+        TEST(the_vectorised_rounding_equals_the_conversions),
         TEST(forward_is_right_in_every_type),
         TEST(gradients_are_right_in_every_type),
         TEST(results_in_the_input_type_are_those_in_f32_rounded),
