@@ -3,6 +3,7 @@
 
 Needs no NumPy: .npy files are written byte by byte."""
 import csv
+import importlib.util
 import json
 import os
 import struct
@@ -316,6 +317,25 @@ class Bench(Command):
                 self.assertEqual((rows[0]["dtype"], rows[0]["heads"]), ("f16", heads))
                 self.assertEqual(rows[0]["batch"], batch if not fewer else "2")
                 self.assertEqual(rows[0]["distance"], "8" if preset == "piecewise" else "")
+
+    def test_plot_script_reads_both_formats_alike(self):
+        """One sweep for each operation, with the same points from the CSV and from the JSON."""
+        scripts = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts")
+        spec = importlib.util.spec_from_file_location("plot", os.path.join(scripts, "plot_bench.py"))
+        plot = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(plot)
+        self.bench("--op", "forward,jvp", "--seqlen", "16,32", "--head-dim", "8", "--distance", "3")
+        points = []
+        for name in ("b.csv", "b.json"):
+            sweeps = plot.collect([os.path.join(self.directory, name)])
+            points.append({plot.title_of(sweep): [(row["keys"], f"{row['tflops']:.4e}")
+                                                  for rows in lines.values() for row in rows]
+                           for sweep, lines in sweeps.items()})
+        self.assertEqual(points[0], points[1])
+        self.assertEqual(set(points[0]), {"forward, f32, D 8, not causal, piecewise",
+                                          "jvp, f32, D 8, not causal, piecewise"})
+        self.assertEqual([keys for keys, _ in points[0]["jvp, f32, D 8, not causal, piecewise"]],
+                         [16, 32])
 
     def test_unsupported_rows_alone_exit_3(self):
         self.expect(UNSUPPORTED, "", "bench", "--backend", "ref", "--op", "backward", "--dtype",

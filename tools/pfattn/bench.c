@@ -240,7 +240,7 @@ static void print_row(const bench_row *row) {
            (long long)c->kv_heads, (long long)c->keys, (long long)c->dim_qk, (long long)c->causal,
            row->result.seconds * 1e3);
     if (row->result.flops > 0) {
-        printf(" %9.3f", row->result.flops / row->result.seconds * 1e-12);
+        printf(" %9.4f", row->result.flops / row->result.seconds * 1e-12);
     } else {
         printf(" %9s", "-");
     }
