@@ -4,7 +4,7 @@
  * The workgroup owns a tile of keys: dK and dV are summed in registers, dQ in memory, tile by tile.
  * Piecewise attention is two rounds, one a pair, each seeing the other pair's scores as masked: P,
  * dV and both splits of dS come out right without a second set of accumulators. With grouped queries
- * a round walks over the heads of the group. */
+ * a round walks over the heads of the group. A bias that is broadcast nowhere gets its dbias here. */
 #include "backward_tile.h"
 #include "out.h"
 
@@ -70,6 +70,43 @@ PF_DEVICE void backward_issue_dq(backward_context *c, pf_exchange *ds, pf_cross_
     pf_mma_commit();
 }
 
+/* dS of one tile to dbias, where each score has an element of its own. Pair 0 writes all that is not pair 1's,
+ * zeros where nothing is kept. */
+PF_DEVICE void backward_store_dbias(const backward_context *c, const pf_scores *ds,
+                                    const query_step *step) {
+    const pf_attention_kargs *a = c->a;
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int i = step->tile * PF_CROSS_TILE + pf_score_cross(e);
+        const int j = c->w.j0 + pf_slot_owned(pf_score_slot(e));
+        const bool far = a->pairs == 2 && pf_window_keeps(a, 1, i, j);
+        if (i < a->queries && j < c->w.j1 && far == (step->pair == 1))
+            pf_write(a->dbias.address,
+                     pf_row_offset(&a->dbias, c->w.b, step->h, i) + j * a->dbias.stride[3],
+                     a->dbias_type, ds->x[e]);
+    }
+}
+
+/* Does this workgroup store dbias? Those of the further channels see the same dS. */
+PF_DEVICE bool backward_stores_dbias(const backward_context *c) {
+    const pf_attention_kargs *a = c->a;
+    return PF_GENERAL && a->dbias.address && c->w.channel0 == 0 && a->dbias_full[0] &&
+           a->dbias_full[1] && a->dbias_full[2] && a->dbias_full[3];
+}
+
+/* Zeros for the tiles that pair 0 does not visit. */
+PF_DEVICE void backward_clear_dbias(const backward_context *c) {
+    const pf_attention_kargs *a = c->a;
+    const query_walk walk = query_walk_begin(a, &c->w, 0);
+    query_step step = walk.at;
+    pf_scores zero;
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
+        zero.x[e] = 0.f;
+    for (int g = 0; g < a->group; ++g, ++step.h)
+        for (step.tile = 0; step.tile < PF_CEIL_DIV(a->queries, PF_CROSS_TILE); ++step.tile)
+            if (step.tile < walk.first_tile || step.tile >= walk.end_tile)
+                backward_store_dbias(c, &zero, &step);
+}
+
 /* Add the owned keys' share of dQ to memory; where determinism is asked for, tiles of keys take
  * turns in ascending order, from the first that sees these queries. */
 PF_DEVICE void backward_add_dq(backward_context *c, const pf_cross_out *dq,
@@ -119,6 +156,8 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
         backward_issue_dv(c, &g, dv);
         pf_mma_wait(1);
         backward_ds(c, &g, whole);
+        if (backward_stores_dbias(c))
+            backward_store_dbias(c, &g.dp[PF_T], &walk.at);
         if (want_dq)
             pf_exchange_publish(ds, g.ds);
         backward_issue_dk(c, &g, dk);
@@ -179,6 +218,8 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
             pf_out dk, dv;
             c.w = backward_work_at(a, (int)n);
             const backward_work *w = &c.w;
+            if (backward_stores_dbias(&c))
+                backward_clear_dbias(&c);
             pf_out_zero(&dv);
             for (int pair = 0; pair < a->pairs; ++pair) {
                 pf_out_zero(&dk);
