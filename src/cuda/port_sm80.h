@@ -8,7 +8,7 @@
  *
  * f32 goes through tf32 tensor cores three times: x = big + small, both tf32, and
  * x y = big big + big small + small big. These round towards zero when they accumulate, so every
- * 32 products are summed on their own and added in f32. */
+ * 16 products are summed on their own and added in f32. */
 #ifndef PF_PORT_SM80_H
 #define PF_PORT_SM80_H
 
@@ -210,24 +210,37 @@ PF_DEVICE void pf_store_chunk(pf_u32 to, const pf_u32 *x) {
                  : "memory");
 }
 
-/* Rows aligned for 16-byte copies: several rows are looked up before the first copy is issued. */
+/* One bit a chunk of this thread: is its row there? All are looked up before the first is needed.
+ */
+template <int count, int row_bytes> PF_DEVICE pf_u32 pf_load_rows(const pf_load *load) {
+    constexpr int batch = count < 8 ? count : 8;
+    pf_u32 present = 0;
+    static_assert(count <= 32, "a bit for each chunk");
+    PF_ROLLED for (int n0 = 0; n0 < count; n0 += batch) {
+        PF_UNROLL for (int u = 0; u < batch; ++u) {
+            const int row = load->row0 + pf_chunk_row<row_bytes>(n0 + u);
+            present |= (pf_u32)pf_load_has_row(load, row) << (n0 + u);
+        }
+    }
+    return present;
+}
+
+/* Rows aligned for 16-byte copies, two at a time: more would take registers from the products. */
 template <int rows, int row_bytes>
 PF_DEVICE void pf_load_vectors(pf_u32 tile, const pf_load *load) {
-    constexpr int count = rows * row_bytes / 16 / pf_compute_threads, batch = count < 8 ? count : 8;
+    constexpr int count = rows * row_bytes / 16 / pf_compute_threads, batch = count < 2 ? 1 : 2;
     const int bytes = load->channels * pf_element_bytes;
+    const pf_u32 present = pf_load_rows<count, row_bytes>(load);
     PF_ROLLED for (int n0 = 0; n0 < count; n0 += batch) {
-        bool present[batch];
-        PF_UNROLL for (int u = 0; u < batch; ++u) {
-            present[u] = pf_load_has_row(load, load->row0 + pf_chunk_row<row_bytes>(n0 + u));
-        }
-        PF_UNROLL for (int u = 0; u < batch; ++u) {
-            const int row = pf_chunk_row<row_bytes>(n0 + u);
-            const int byte = pf_chunk_byte<row_bytes>(n0 + u), left = bytes - byte;
-            const bool some = present[u] && left > 0;
+        PF_UNROLL for (int n = n0; n < n0 + batch; ++n) {
+            const int row = pf_chunk_row<row_bytes>(n), byte = pf_chunk_byte<row_bytes>(n);
+            const int left = present >> n & 1 ? bytes - byte : 0;
+            const pf_i64 from = (load->row0 + row) * load->row_stride + byte;
             pf_copy_async(tile + pf_tile_offset<rows, row_bytes>(row, byte),
-                          load->base +
-                              (some ? (load->row0 + row) * load->row_stride + byte : (pf_i64)0),
-                          some ? (left < 16 ? left : 16) : 0);
+                          load->base + (left > 0 ? from : 0),
+                          left <= 0   ? 0
+                          : left < 16 ? left
+                                      : 16);
         }
     }
 }
@@ -368,6 +381,9 @@ template <int count> PF_DEVICE void pf_split_all(const pf_u32 *x, pf_u32 *big, p
     }
 }
 
+/* Steps of 8 that are summed on their own; a tile may be shorter. */
+constexpr int pf_steps = 2;
+
 /* The sum of `steps` products of split operands, a[steps][4] b[steps][2], added to d. */
 template <int steps>
 PF_DEVICE void pf_mma_split(float *d, const pf_u32 *a_big, const pf_u32 *a_small,
@@ -400,26 +416,23 @@ PF_DEVICE void pf_scores_half(pf_scores *s, pf_u32 owned, pf_u32 cross) {
     }
 }
 
-/* Blocks of 32 channels: the owned fragments are split once and used by all cross rows. */
+/* The owned fragments of 16 channels are split once and used by all cross rows. */
 PF_DEVICE void pf_scores_f32(pf_scores *s, pf_u32 owned, pf_u32 cross) {
     const int lane = pf_lane(), row0 = 16 * pf_consumer_warp();
     const int owned_lane = pf_swizzle<pf_row_bytes>(lane % 16, lane / 16 * 16);
     const int cross_lane = pf_swizzle<pf_row_bytes>(lane % 8, lane / 8 * 16);
-    PF_ROLLED for (int block = 0; block < pf_row_bytes; block += 128) {
-        pf_u32 a[16], a_big[16], a_small[16];
-        PF_UNROLL for (int k = 0; k < 4; ++k) {
+    PF_ROLLED for (int byte = 0; byte < pf_row_bytes; byte += 64) {
+        pf_u32 a[8], a_big[8], a_small[8];
+        PF_UNROLL for (int k = 0; k < pf_steps; ++k) {
             pf_ldmatrix(a + 4 * k, owned + pf_tile_at<PF_OWNED_TILE, pf_row_bytes>(owned_lane, row0,
-                                                                                   block + 32 * k));
+                                                                                   byte + 32 * k));
         }
-        pf_split_all<16>(a, a_big, a_small);
+        pf_split_all<8>(a, a_big, a_small);
         PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 8) {
-            pf_u32 b[8], b_big[8], b_small[8];
-            PF_UNROLL for (int k = 0; k < 2; ++k) {
-                pf_ldmatrix(b + 4 * k, cross + pf_tile_at<PF_CROSS_TILE, pf_row_bytes>(
-                                                   cross_lane, x, block + 64 * k));
-            }
-            pf_split_all<8>(b, b_big, b_small);
-            pf_mma_split<4>(&s->x[x / 2], a_big, a_small, b_big, b_small);
+            pf_u32 b[4], b_big[4], b_small[4];
+            pf_ldmatrix(b, cross + pf_tile_at<PF_CROSS_TILE, pf_row_bytes>(cross_lane, x, byte));
+            pf_split_all<4>(b, b_big, b_small);
+            pf_mma_split<pf_steps>(&s->x[x / 2], a_big, a_small, b_big, b_small);
         }
     }
 }
@@ -437,15 +450,20 @@ PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross
         pf_scores_half(s, pf_shared_address(owned->tile->x), pf_shared_address(cross->x));
 }
 
-/* Weights: pairs of a 16-bit type, or f32 split, in the order of the A operand. For f32 that order
- * takes cross rows 0, 2, 4, 6, 1, 3, 5, 7 of each 8, which a product may, as long as the other
- * operand follows. */
+/* Weights: pairs of a 16-bit type, or f32, in the order of the A operand. For f32 that order takes
+ * cross rows 0, 2, 4, 6, 1, 3, 5, 7 of each 8, which a product may, as long as the other operand
+ * follows. */
 
 template <bool f32> struct pf_weights_of { pf_u32 x[PF_SCORE_COUNT / 2]; };
 
-template <> struct pf_weights_of<true> { pf_u32 big[PF_SCORE_COUNT], small[PF_SCORE_COUNT]; };
+template <> struct pf_weights_of<true> { pf_u32 x[PF_SCORE_COUNT]; };
 
 typedef pf_weights_of<pf_f32_elements> pf_weights;
+
+/* The place of score element e among f32 weights. */
+PF_DEVICE int pf_weight_place(int e) {
+    return e / 4 * 4 + e % 4 / 2 + e % 2 * 2;
+}
 
 PF_DEVICE void pf_weights_pack_as(pf_weights_of<false> *w, const pf_scores *s) {
     PF_UNROLL for (int i = 0; i < PF_SCORE_COUNT / 2; ++i) {
@@ -455,8 +473,7 @@ PF_DEVICE void pf_weights_pack_as(pf_weights_of<false> *w, const pf_scores *s) {
 
 PF_DEVICE void pf_weights_pack_as(pf_weights_of<true> *w, const pf_scores *s) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const int at = e / 4 * 4 + e % 4 / 2 + e % 2 * 2;
-        pf_split(__float_as_uint(s->x[e]), &w->big[at], &w->small[at]);
+        w->x[pf_weight_place(e)] = __float_as_uint(s->x[e]);
     }
 }
 
@@ -481,7 +498,7 @@ PF_DEVICE void pf_out_accumulate(pf_out *out, const pf_weights_of<false> *w, pf_
     }
 }
 
-/* At most 32 cross rows of one column block of 8: the B operand of up to four steps, split. */
+/* The B operand of one column block of 8, rows even and odd, split. */
 template <int steps, int tile_rows, int row_bytes>
 PF_DEVICE void pf_load_columns(pf_u32 rows, int even, int odd, int row0, int byte, pf_u32 *big,
                                pf_u32 *small) {
@@ -496,17 +513,19 @@ PF_DEVICE void pf_load_columns(pf_u32 rows, int even, int odd, int row0, int byt
 template <int row_bytes>
 PF_DEVICE void pf_out_accumulate(pf_out *out, const pf_weights_of<true> *w, pf_u32 rows,
                                  int byte0) {
-    constexpr int chunk = PF_CROSS_TILE < 32 ? PF_CROSS_TILE : 32;
+    constexpr int steps = PF_CROSS_TILE < 8 * pf_steps ? 1 : pf_steps;
     const int lane = pf_lane();
     const int even = pf_swizzle<row_bytes>(lane % 4 * 2, lane / 4 * 4);
     const int odd = pf_swizzle<row_bytes>(lane % 4 * 2 + 1, lane / 4 * 4);
     rows += byte0 / 128 * (PF_CROSS_TILE * 128);
-    PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += chunk) {
+    PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 8 * steps) {
+        pf_u32 a_big[4 * steps], a_small[4 * steps];
+        pf_split_all<4 * steps>(&w->x[x / 2], a_big, a_small);
         PF_UNROLL for (int c = 0; c < PF_OUT_DIM; c += 8) {
-            pf_u32 big[chunk / 4], small[chunk / 4];
-            pf_load_columns<chunk / 8, PF_CROSS_TILE, row_bytes>(rows, even, odd, x, 4 * c, big,
-                                                                 small);
-            pf_mma_split<chunk / 8>(&out->x[c / 2], &w->big[x / 2], &w->small[x / 2], big, small);
+            pf_u32 b_big[2 * steps], b_small[2 * steps];
+            pf_load_columns<steps, PF_CROSS_TILE, row_bytes>(rows, even, odd, x, 4 * c, b_big,
+                                                             b_small);
+            pf_mma_split<steps>(&out->x[c / 2], a_big, a_small, b_big, b_small);
         }
     }
 }
@@ -538,11 +557,11 @@ PF_DEVICE void pf_exchange_put(pf_u32 to, const pf_weights_of<false> *w) {
 
 PF_DEVICE void pf_exchange_put(pf_u32 to, const pf_weights_of<true> *w) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const int byte = 4 * pf_score_cross(e), place = e / 4 * 4 + e % 4 / 2 + e % 2 * 2;
+        const int byte = 4 * pf_score_cross(e);
         const int at = pf_tile_offset<PF_OWNED_TILE, pf_exchange_row_bytes>(
             pf_slot_owned(pf_score_slot(e)), byte);
-        const float x = __uint_as_float(w->big[place]) + __uint_as_float(w->small[place]);
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + at), "f"(x) : "memory");
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + at), "r"(w->x[pf_weight_place(e)])
+                     : "memory");
     }
 }
 
@@ -586,20 +605,19 @@ PF_DEVICE void pf_load_transposed(pf_u32 tile, int row0, int channel, pf_u32 *bi
 }
 
 PF_DEVICE void pf_cross_f32(pf_cross_out *d, pf_u32 exchange, pf_u32 tile, int channel0) {
-    constexpr int parts = PF_OUT_DIM / 16 / pf_warps,
-                  chunk = PF_OWNED_TILE < 32 ? PF_OWNED_TILE : 32;
+    constexpr int parts = PF_OUT_DIM / 16 / pf_warps, steps = pf_steps;
     const int lane = pf_lane(), channel = channel0 + pf_consumer_warp() * (16 * parts);
     const int even = pf_swizzle<pf_exchange_row_bytes>(lane % 4 * 2, lane / 4 * 4);
     const int odd = pf_swizzle<pf_exchange_row_bytes>(lane % 4 * 2 + 1, lane / 4 * 4);
     PF_UNROLL for (int part = 0; part < parts; ++part) {
-        PF_UNROLL for (int o = 0; o < PF_OWNED_TILE; o += chunk) {
-            pf_u32 a_big[chunk / 2], a_small[chunk / 2];
-            pf_load_transposed<chunk / 8>(tile, o, channel + 16 * part, a_big, a_small);
+        PF_UNROLL for (int o = 0; o < PF_OWNED_TILE; o += 8 * steps) {
+            pf_u32 a_big[4 * steps], a_small[4 * steps];
+            pf_load_transposed<steps>(tile, o, channel + 16 * part, a_big, a_small);
             PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 8) {
-                pf_u32 b_big[chunk / 4], b_small[chunk / 4];
-                pf_load_columns<chunk / 8, PF_OWNED_TILE, pf_exchange_row_bytes>(
-                    exchange, even, odd, o, 4 * x, b_big, b_small);
-                pf_mma_split<chunk / 8>(d->x[part][x / 8], a_big, a_small, b_big, b_small);
+                pf_u32 b_big[2 * steps], b_small[2 * steps];
+                pf_load_columns<steps, PF_OWNED_TILE, pf_exchange_row_bytes>(exchange, even, odd, o,
+                                                                             4 * x, b_big, b_small);
+                pf_mma_split<steps>(d->x[part][x / 8], a_big, a_small, b_big, b_small);
             }
         }
     }
