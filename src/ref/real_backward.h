@@ -172,7 +172,7 @@ static bool wanted(const pf_ref_job *job, pf_tensor_id gradient) {
 }
 
 static real scale_of(const pf_ref_job *job) {
-    return job->problem->dim_qk > 0 ? (real)job->problem->alpha : 0;
+    return (real)job->problem->alpha;
 }
 
 static void query_tile(const pf_ref_job *job, scratch *t) {

@@ -25,7 +25,7 @@ static real merge_weights(const real lse[2], real weight[2]) {
         weight[0] = weight[1] = 0;
         return empty;
     }
-    const real larger = lse[1] > lse[0] || lse[0] != lse[0] ? lse[1] : lse[0];
+    const real larger = lse[1] > lse[0] ? lse[1] : lse[0];
     weight[0] = exponential(lse[0] - larger);
     weight[1] = exponential(lse[1] - larger);
     const real total = weight[0] + weight[1];

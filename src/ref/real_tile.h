@@ -290,12 +290,8 @@ static void as_operand(const pf_ref_job *job, const scratch *t, block *x) {
 
 /* ---- Which elements are kept ---- */
 
-/* How many n of [0, cols) satisfy n <= a - b. */
-static int count_up_to(int64_t a, int64_t b, int cols) {
-    int64_t last;
-    if (__builtin_sub_overflow(a, b, &last)) {
-        return a < 0 ? 0 : cols;
-    }
+/* How many of 0, 1, ..., cols - 1 are at most `last`. */
+static int count_up_to(int64_t last, int cols) {
     return last < 0 ? 0 : last >= cols ? cols : (int)last + 1;
 }
 
@@ -307,8 +303,8 @@ static bool beyond_causal(const pf_problem *p, const scratch *t) {
 static void keep_row(const pf_ref_job *job, const scratch *t, int i, unsigned char *keep) {
     const pf_problem *p = job->problem;
     const int64_t query = t->i0 + i;
-    const int allowed = p->causal ? count_up_to(p->diagonal, t->j0 - query, t->cols) : t->cols;
-    const int far = p->piecewise ? count_up_to(query - t->j0, job->far, t->cols) : 0;
+    const int allowed = p->causal ? count_up_to(p->diagonal - (t->j0 - query), t->cols) : t->cols;
+    const int far = p->piecewise ? count_up_to(query - t->j0 - job->far, t->cols) : 0;
     memset(keep, NOT_KEPT, KEYS);
     memset(keep, PAIR_1, (size_t)allowed);
     memset(keep, PAIR_2, (size_t)(far < allowed ? far : allowed));
@@ -463,8 +459,7 @@ static void dots(const pf_ref_job *job, scratch *t, block *to, bool tangent) {
 /* x = alpha x + bias where kept, else `unkept`. */
 static void scale_and_select(const pf_ref_job *job, const scratch *t, block *x, bool biased,
                              real unkept) {
-    /* With no channel the product is 0 whatever alpha is; its default, 1/sqrt(0), is not finite. */
-    const real alpha = job->problem->dim_qk > 0 ? (real)job->problem->alpha : 0;
+    const real alpha = (real)job->problem->alpha;
     for (int i = 0; i < t->rows; i++) {
         const unsigned char *keep = t->keep + (size_t)i * KEYS;
         const real *bias = t->bias.x + (size_t)i * t->bias.ld;

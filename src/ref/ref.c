@@ -18,16 +18,6 @@ int pf_ref_threads(void) {
 #endif
 }
 
-/* i + diagonal - j >= w, written as i - j >= w - diagonal: i - j cannot overflow, and a w -
- * diagonal that does is beyond every i - j. */
-static int64_t far_threshold(const pf_problem *problem) {
-    int64_t far;
-    if (__builtin_sub_overflow(problem->distance, problem->diagonal, &far)) {
-        return problem->distance < 0 ? INT64_MIN : INT64_MAX;
-    }
-    return far;
-}
-
 /* Below about a hundred microseconds of work, waking threads costs more than they save. */
 static int worthwhile_threads(const pf_problem *problem) {
     const double elements = (double)problem->batch * (double)problem->heads *
@@ -39,7 +29,7 @@ static int worthwhile_threads(const pf_problem *problem) {
 static void describe(pf_ref_job *job, const pf_problem *problem, const pf_ref_options *options) {
     *job = (pf_ref_job){
         .problem = problem, .product = problem->dtype, .threads = worthwhile_threads(problem)};
-    job->far = problem->piecewise ? far_threshold(problem) : INT64_MAX;
+    job->far = problem->distance - problem->diagonal; /* checked problems do not overflow here */
     if (options == NULL) {
         return;
     }

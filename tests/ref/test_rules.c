@@ -86,6 +86,26 @@ static void a_row_of_infinite_negative_bias_is_empty(void **state) {
     expect_all_formulas(&a, 1e-13);
 }
 
+/* backward takes emptiness from L: the row counts as if it were masked whole. */
+static void a_row_whose_l_is_infinitely_negative_is_empty_in_backward(void **state) {
+    (void)state;
+    spec s = plain;
+    s.mask[0] = s.mask[1] = s.mask[3] = 1;
+    s.mask[2] = s.M;
+    pfattn_attention a = new_problem(&s);
+    fill(&a.mask, 1);
+    run(PF_FORWARD_JVP, &a);
+    for (int64_t n = 0; n < s.B * s.H; n++) {
+        set(&a.lse, n / s.H, n % s.H, 2, 0, -infinity);
+    }
+    run(PF_BACKWARD, &a);
+    run(PF_BACKWARD_JVP, &a);
+    assert_true(row_is(&a.dq, 0, 1, 2, 0) && row_is(&a.tdq, 1, 0, 2, 0));
+    set(&a.mask, 0, 0, 2, 0, 0);
+    expect_formulas(PF_BACKWARD, &a, 1e-13);
+    expect_formulas(PF_BACKWARD_JVP, &a, 1e-13);
+}
+
 static void queries_before_every_key_are_empty_under_causality(void **state) {
     (void)state;
     spec s = plain; /* bottom-right with M = 7, N = 5: rows 0 and 1 stand before key 0 */
@@ -391,6 +411,8 @@ static void any_64_bit_distance_and_diagonal_work(void **state) {
     for (int n = 0; n < 81; n++) {
         spec s = plain;
         s.B = s.H = 1;
+        s.M = 3;
+        s.N = 70; /* a second tile, whose keys all stand after the queries */
         s.shifted = true;
         s.causal = n % 2;
         s.distance = values[n / 9];
@@ -513,6 +535,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_row_masked_whole_is_empty_and_adds_nothing),
         TEST(a_row_of_infinite_negative_bias_is_empty),
+        TEST(a_row_whose_l_is_infinitely_negative_is_empty_in_backward),
         TEST(queries_before_every_key_are_empty_under_causality),
         TEST(everything_masked_gives_zero_gradients),
         TEST(garbage_under_a_mask_is_harmless),
