@@ -5,6 +5,14 @@
 #include <stdint.h>
 #include <string.h>
 
+/* 2^n for n within [-126, 127]. */
+static inline __attribute__((always_inline)) float pf_power_of_2(int32_t n) {
+    const uint32_t bits = (uint32_t)(n + 127) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
 /* e^x within 2 units in the last place, in a form that compilers vectorise: x = n ln 2 + r with
  * |r| <= ln(2)/2, e^r by a minimax polynomial, and 2^n in two factors, since n reaches from -150 to
  * 129. Beyond that e^x is 0 or infinite in float as well. NaN stays NaN. */
@@ -23,11 +31,7 @@ static inline __attribute__((always_inline)) float pf_exponential(float x) {
     memcpy(&whole, &shifted, sizeof whole);
     whole -= 0x4b400000; /* the bits of magic: what is left is n */
     const int32_t half = whole >> 1;
-    const uint32_t factor_bits[2] = {(uint32_t)(half + 127) << 23, (uint32_t)(whole - half + 127)
-                                                                       << 23};
-    float factor[2];
-    memcpy(factor, factor_bits, sizeof factor);
-    return y * factor[0] * factor[1];
+    return y * pf_power_of_2(half) * pf_power_of_2(whole - half);
 }
 
 #endif
