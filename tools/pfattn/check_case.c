@@ -335,9 +335,11 @@ static bool is_unwanted(const check_case *c, pf_tensor_id id, const pf_operation
 }
 
 static bool merge_has(const check_case *c, pf_tensor_id id) {
-    bool is_tangent = id == PF_TO0 || id == PF_TLSE0 || id == PF_TO1 || id == PF_TLSE1 ||
-                      id == PF_TO || id == PF_TLSE;
-    return !is_tangent || c->tangents;
+    uint64_t results = TENSOR_BIT(PF_TO) | TENSOR_BIT(PF_TLSE);
+    bool is_tangent =
+        id == PF_TO0 || id == PF_TLSE0 || id == PF_TO1 || id == PF_TLSE1 || results >> id & 1;
+    /* Tangents are taken only where one is asked for. */
+    return !is_tangent || (c->tangents && (uint64_t)c->outputs & results);
 }
 
 bool case_has(const check_case *c, pf_tensor_id id) {
