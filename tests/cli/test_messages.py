@@ -325,17 +325,19 @@ class Bench(Command):
         plot = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(plot)
         self.bench("--op", "forward,jvp", "--seqlen", "16,32", "--head-dim", "8", "--distance", "3")
-        points = []
+        titles = {"forward, f32, D 8, not causal, piecewise", "jvp, f32, D 8, not causal, piecewise"}
+        tables = []
         for name in ("b.csv", "b.json"):
             sweeps = plot.collect([os.path.join(self.directory, name)])
-            points.append({plot.title_of(sweep): [(row["keys"], f"{row['tflops']:.4e}")
-                                                  for rows in lines.values() for row in rows]
+            tables.append({plot.title_of(sweep): [row for rows in lines.values() for row in rows]
                            for sweep, lines in sweeps.items()})
-        self.assertEqual(points[0], points[1])
-        self.assertEqual(set(points[0]), {"forward, f32, D 8, not causal, piecewise",
-                                          "jvp, f32, D 8, not causal, piecewise"})
-        self.assertEqual([keys for keys, _ in points[0]["jvp, f32, D 8, not causal, piecewise"]],
-                         [16, 32])
+            self.assertEqual(set(tables[-1]), titles)
+        for title in titles:
+            pair = [table[title] for table in tables]
+            for rows in pair:
+                self.assertEqual([row["keys"] for row in rows], [16, 32])
+            for one, other in zip(*pair):
+                self.assertAlmostEqual(one["tflops"] / other["tflops"], 1, places=4)
 
     def test_unsupported_rows_alone_exit_3(self):
         self.expect(UNSUPPORTED, "", "bench", "--backend", "ref", "--op", "backward", "--dtype",
