@@ -24,12 +24,13 @@ extern "C" {
 #define PF_OUT_RUN 1
 #define PF_LANES 1
 
-static int scalar_block, scalar_blocks;
+/* The launch: workgroups one after the other, and of the passes, which share nothing, threads too. */
+static int scalar_block, scalar_blocks, scalar_thread, scalar_threads;
 
 PF_DEVICE int pf_block() { return scalar_block; }
 PF_DEVICE pf_i64 pf_blocks() { return scalar_blocks; }
-PF_DEVICE int pf_thread() { return 0; }
-PF_DEVICE int pf_threads() { return 1; }
+PF_DEVICE int pf_thread() { return scalar_thread; }
+PF_DEVICE int pf_threads() { return scalar_threads; }
 PF_DEVICE int pf_lane() { return 0; }
 PF_DEVICE float pf_lane_sum(float x) { return x; }
 PF_DEVICE void pf_lane_sync() {}
@@ -220,7 +221,10 @@ PF_DEVICE void pf_dq_add(const pf_cross_out *d, unsigned long long address, int 
 
 PF_DEVICE void pf_dq_drain() {}
 
-PF_DEVICE void pf_write_run(unsigned long long, pf_i64, int, const float *) {}
+/* A run is one element. */
+PF_DEVICE void pf_write_run(unsigned long long address, pf_i64 index, int type, const float *x) {
+    ::pf_store((void *)address, (pfattn_dtype)type, index, *x);
+}
 
 #define PF_KERNEL(name, args_type) static void name(const args_type *scalar_args)
 #define PF_KERNEL_ARGS scalar_args

@@ -14,7 +14,7 @@ if len(sys.argv) < 3:
     sys.exit(77)
 
 # Not yet as clang-format leaves them.
-UNFORMATTED = ("src/common/kargs.h", "src/common/kernels/", "src/cuda/", "tests/kernels/")
+UNFORMATTED = ("src/common/kargs.h", "src/common/kernels/", "src/cuda/", "src/hip/", "tests/kernels/")
 
 files = []
 for tree in ["bindings", "examples", "include", "src", "tests", "tools"]:

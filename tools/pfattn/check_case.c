@@ -431,3 +431,8 @@ double case_flops(const check_case *c) {
     }
     return flops;
 }
+
+bool case_is_residual(const check_case *c, pf_tensor_id id) {
+    const bool every_key = c->bias_dims >> 3 & 1;
+    return !every_key && (id == PF_TDBIAS || (id == PF_DBIAS && !c->dlse));
+}

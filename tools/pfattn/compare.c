@@ -81,7 +81,7 @@ bool comparison_passes(const comparison *sum, bool tight, double *ratio, char *r
                  sum->worst_tested, sum->worst_exact);
         return false;
     }
-    double floor = fmax(1, sum->max_exact);
+    double floor = fmax(1, fmax(sum->max_exact, sum->scale));
     double max_bound = tight ? 1e-12 * floor : 2 * sum->max_naive + 1e-5 * floor;
     double norm_bound =
         tight ? INFINITY : 4 * sqrt(sum->square_naive) + 1e-6 * sqrt(sum->square_exact);
@@ -93,7 +93,7 @@ bool comparison_passes(const comparison *sum, bool tight, double *ratio, char *r
             sum->max_error, max_bound, (long long)sum->worst, sum->worst_tested, sum->worst_exact);
         return false;
     }
-    if (sum->max_exact >= 1e-5 && norm_error > 0) {
+    if (sum->max_exact >= 1e-5 && sum->scale == 0 && norm_error > 0) {
         *ratio = fmax(*ratio, norm_error / norm_bound);
         if (!(norm_error <= norm_bound)) {
             snprintf(reason, size, "norm of the error %.3g exceeds %.3g", norm_error, norm_bound);

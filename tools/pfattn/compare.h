@@ -7,7 +7,10 @@
  *
  * and a NaN or an infinity must be at the same place in X and X64. The norm bound is relative only,
  * so it says nothing about a result that is zero but for rounding (the gradient of a softmax over
- * one key, say): where max|X64| < 1e-5, the first bound alone is asked. */
+ * one key, say): where max|X64| < 1e-5, the first bound alone is asked. A result that is zero by
+ * the shift invariance of the softmax (the gradient of a bias that is the same for all keys) cannot
+ * be scaled to order 1: it is judged on the scale of the gradients beside it, of whose terms it is
+ * the sum. */
 #ifndef COMPARE_H
 #define COMPARE_H
 
@@ -22,6 +25,7 @@ enum { EXPECT_VALUE, EXPECT_NAN, EXPECT_ANYTHING };
 
 typedef struct comparison {
     double max_error, max_naive, max_exact;
+    double scale; /* 0, or of a result that is zero but for rounding: max|X64| of those beside it */
     double square_error, square_naive, square_exact;
     int64_t count;
     int64_t misplaced; /* elements where one side alone is NaN or infinite */

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Select, scratch and kernel arguments as on a GPU, then each launch as a plain function call. */
+#include "scalar.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kargs_fill.h"
+#include "scalar_tiles.h"
+#include "select.h"
+#include "status.h"
+
+/* Select knows no scalar target; it stands in for sm_80. */
+#define TARGET PF_TARGET_SM_80
+
+#define ROW(op, element_class)                                                                     \
+    {TARGET,                                                                                       \
+     PF_OP_##op,                                                                                   \
+     PF_CLASS_##element_class,                                                                     \
+     SCALAR_HEAD_DIM,                                                                              \
+     SCALAR_OWNED_TILE,                                                                            \
+     SCALAR_CROSS_TILE,                                                                            \
+     SCALAR_OUT_DIM,                                                                               \
+     SCALAR_STAGES,                                                                                \
+     1,                                                                                            \
+     0,                                                                                            \
+     1,                                                                                            \
+     0},
+#define ROWS(element_class)                                                                        \
+    ROW(FORWARD, element_class)                                                                    \
+    ROW(FORWARD_JVP, element_class)                                                                \
+    ROW(BACKWARD, element_class)                                                                   \
+    ROW(BACKWARD_JVP, element_class)                                                               \
+    ROW(DBIAS, element_class)                                                                      \
+    ROW(DBIAS_JVP, element_class)
+static const pf_tuning tuning[] = {ROWS(HALF) ROWS(F32) ROW(FORWARD, E5M2)};
+
+/* Every image of the build: (operation, element, variant). */
+#define VARIANTS(X, op, element) X(op, element, plain) X(op, element, general)
+#define ELEMENTS(X, op) VARIANTS(X, op, f16) VARIANTS(X, op, bf16) VARIANTS(X, op, f32)
+#define IMAGES(X)                                                                                  \
+    ELEMENTS(X, FORWARD)                                                                           \
+    ELEMENTS(X, FORWARD_JVP)                                                                       \
+    ELEMENTS(X, BACKWARD)                                                                          \
+    ELEMENTS(X, BACKWARD_JVP)                                                                      \
+    ELEMENTS(X, DBIAS)                                                                             \
+    ELEMENTS(X, DBIAS_JVP)                                                                         \
+    VARIANTS(X, FORWARD, e5m2)
+
+#define DECLARE(op, element, variant) scalar_image scalar_##op##_##element##_##variant;
+IMAGES(DECLARE)
+scalar_image scalar_PASSES;
+
+#define dtype_f16 PFATTN_DTYPE_F16
+#define dtype_bf16 PFATTN_DTYPE_BF16
+#define dtype_f32 PFATTN_DTYPE_F32
+#define dtype_e5m2 PFATTN_DTYPE_E5M2
+#define general_plain false
+#define general_general true
+
+struct pf_device {
+    pf_capabilities capabilities;
+    bool present[PF_IMAGE_COUNT];
+    scalar_image *image[PF_IMAGE_COUNT];
+};
+
+static void add_image(pf_device *device, int number, scalar_image *image) {
+    device->present[number] = true;
+    device->image[number] = image;
+}
+
+static pfattn_status device_open(int32_t index, pf_device **opened) {
+    (void)index;
+    pf_device *device = calloc(1, sizeof *device);
+    if (device == NULL) {
+        return pf_error(PFATTN_ERROR_OUT_OF_MEMORY, "scalar: no memory for a device");
+    }
+#define ADD(op, element, variant)                                                                  \
+    add_image(device,                                                                              \
+              pf_image_number(PF_OP_##op, dtype_##element, SCALAR_HEAD_DIM, general_##variant),    \
+              scalar_##op##_##element##_##variant);
+    IMAGES(ADD)
+    add_image(device, PF_IMAGE_PASSES, scalar_PASSES);
+    device->capabilities = (pf_capabilities){.backend = "scalar",
+                                             .tuning = tuning,
+                                             .tuning_count = sizeof tuning / sizeof tuning[0],
+                                             .targets = {TARGET},
+                                             .target_count = 1,
+                                             .compute_units = 3,
+                                             .warp_size = 1,
+                                             .shared_bytes = 1 << 20};
+    device->capabilities.images[TARGET] = device->present;
+    *opened = device;
+    return PFATTN_SUCCESS;
+}
+
+static void device_close(pf_device *device) {
+    free(device);
+}
+
+static pfattn_status supported(pf_device *device, const pf_problem *problem) {
+    pf_plan plan;
+    return pf_select(&device->capabilities, problem, &plan);
+}
+
+static pfattn_status workspace_size(pf_device *device, const pf_problem *problem, size_t *bytes) {
+    return pf_select_workspace(&device->capabilities, problem, bytes);
+}
+
+static pfattn_status launch(pf_device *device, const pf_problem *problem, void *workspace,
+                            void *stream) {
+    (void)stream;
+    pf_plan plan;
+    const pfattn_status status = pf_select(&device->capabilities, problem, &plan);
+    if (status != PFATTN_SUCCESS) {
+        return status;
+    }
+    union {
+        pf_attention_kargs attention;
+        pf_merge_kargs merge;
+    } args;
+    if (problem->operation == PF_MERGE) {
+        pf_merge_kargs_fill(problem, &args.merge);
+    } else {
+        pf_kargs_fill(problem, &plan, (uintptr_t)workspace, &args.attention);
+    }
+    for (int i = 0; i < plan.step_count; i++) {
+        const pf_step *step = &plan.step[i];
+        if (step->kind == PF_STEP_ZERO) {
+            memset((char *)workspace + plan.scratch.zero_offset, 0, plan.scratch.zero_bytes);
+            continue;
+        }
+        if (step->kind != PF_STEP_MERGE) {
+            args.attention.work_count = step->work_count;
+        }
+        device->image[step->image](&args, step->entry, step->grid, step->block);
+    }
+    return PFATTN_SUCCESS;
+}
+
+static pfattn_status allocate(pf_device *device, size_t bytes, void **memory) {
+    (void)device;
+    if (posix_memalign(memory, 256, bytes > 0 ? bytes : 1) != 0) {
+        return pf_error(PFATTN_ERROR_OUT_OF_MEMORY, "scalar: no memory for %zu bytes", bytes);
+    }
+    return PFATTN_SUCCESS;
+}
+
+static void release(pf_device *device, void *memory) {
+    (void)device;
+    free(memory);
+}
+
+static pfattn_status copy(pf_device *device, void *to, const void *from, size_t bytes) {
+    (void)device;
+    if (bytes > 0) {
+        memcpy(to, from, bytes);
+    }
+    return PFATTN_SUCCESS;
+}
+
+static pfattn_status synchronize(pf_device *device) {
+    (void)device;
+    return PFATTN_SUCCESS;
+}
+
+static const pf_memory_ops memory = {.allocate = allocate,
+                                     .release = release,
+                                     .upload = copy,
+                                     .download = copy,
+                                     .synchronize = synchronize};
+
+const pf_backend scalar_backend = {.id = PFATTN_BACKEND_REF,
+                                   .name = "scalar",
+                                   .device_open = device_open,
+                                   .device_close = device_close,
+                                   .supported = supported,
+                                   .workspace_size = workspace_size,
+                                   .launch = launch,
+                                   .memory = &memory};
