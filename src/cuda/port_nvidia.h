@@ -210,16 +210,18 @@ PF_DEVICE float pf_slot_sum(float x) {
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
+/* The elements are read before types are told apart: were they only ever stored, the compiler would
+ * keep accumulators as integers, and copy them while products are in flight. */
 PF_DEVICE void pf_write_run(pf_u64 address, pf_i64 index, int type, const float *x) {
+    const float a = x[0], b = x[1];
     if (type == PF_KTYPE_F32)
-        *(float2 *)((float *)address + index) = make_float2(x[0], x[1]);
+        *(float2 *)((float *)address + index) = make_float2(a, b);
     else if (type == PF_KTYPE_E5M2)
         *(unsigned short *)((unsigned char *)address + index) =
-            (unsigned short)(pf_f32_to_e5m2_bits(x[0]) | (unsigned short)pf_f32_to_e5m2_bits(x[1])
-                                                             << 8);
+            (unsigned short)(pf_f32_to_e5m2_bits(a) | (unsigned short)pf_f32_to_e5m2_bits(b) << 8);
     else
         *(pf_u32 *)((unsigned short *)address + index) =
-            type == PF_KTYPE_F16 ? pf_pack_f16(x[0], x[1]) : pf_pack_bf16(x[0], x[1]);
+            type == PF_KTYPE_F16 ? pf_pack_f16(a, b) : pf_pack_bf16(a, b);
 }
 
 #endif

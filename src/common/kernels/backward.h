@@ -144,7 +144,7 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
     });
     backward_take_kv(c, &g, pair);
     for (int n = 0; !query_walk_done(&walk, c->a, &c->w); query_walk_next(&walk), ++n) {
-        const bool whole = backward_keeps_all(c, &walk.at), want_dq = c->a->dq_sum[pair] != 0;
+        const bool whole = backward_keeps_all(c, &walk.at);
         pf_exchange *ds = c->ds[n % PF_EXCHANGES];
         pf_cross_out dq;
         pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
@@ -158,11 +158,9 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
         backward_ds(c, &g, whole);
         if (backward_stores_dbias(c))
             backward_store_dbias(c, &g.dp[PF_T], &walk.at);
-        if (want_dq)
-            pf_exchange_publish(ds, g.ds);
+        pf_exchange_publish(ds, g.ds);
         backward_issue_dk(c, &g, dk);
-        if (want_dq)
-            backward_issue_dq(c, ds, &dq);
+        backward_issue_dq(c, ds, &dq);
         pf_mma_wait(1);
         pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
         PF_REFILL({
@@ -179,7 +177,7 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
                 query_walk_next(&fill_q);
             }
         });
-        if (want_dq)
+        if (c->a->dq_sum[pair])
             backward_add_dq(c, &dq, &walk.at);
     }
     pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);

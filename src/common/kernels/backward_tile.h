@@ -77,12 +77,22 @@ PF_DEVICE void backward_fill_v(backward_context *c, int pair) {
     pf_ring_publish(ring, &c->v_pos, 1);
 }
 
-/* Rows of a tile of queries; those that keep no key are not read, so that they add nothing. */
+/* Is every score of the tile kept? Queries past the end have P = 0 by their L. */
+PF_DEVICE bool backward_keeps_all(const backward_context *c, const query_step *step) {
+    const int i0 = step->tile * PF_CROSS_TILE;
+    return !PF_GENERAL && pf_window_keeps_all(c->a, step->pair, i0, i0 + PF_CROSS_TILE, c->w.j0,
+                                              c->w.j0 + PF_OWNED_TILE);
+}
+
+/* Rows of a tile of queries; those that keep no key are not read, so that they add nothing. Where all
+ * scores are kept there are none. */
 PF_DEVICE pf_rows backward_query_rows(const backward_context *c, const query_step *step) {
     const pf_attention_kargs *a = c->a;
     const pf_i64 bh = (pf_i64)c->w.b * a->heads + step->h;
     pf_rows rows = {c->w.b, step->h, step->tile * PF_CROSS_TILE, a->queries,
-                    a->query_live + bh * a->queries_padded, 0};
+                    0, 0};
+    if (!backward_keeps_all(c, step))
+        rows.live = a->query_live + bh * a->queries_padded;
     return rows;
 }
 
@@ -169,42 +179,63 @@ PF_DEVICE void backward_issue_dp(backward_context *c, backward_state *g) {
     pf_mma_commit();
 }
 
-/* Is every score of the tile kept? Queries past the end have P = 0 by their L. */
-PF_DEVICE bool backward_keeps_all(const backward_context *c, const query_step *step) {
+/* Dot products become scores in natural units, -inf where they are not kept. */
+PF_DEVICE void backward_add_bias(const backward_context *c, backward_state *g,
+                                 const query_step *step) {
+    const pf_attention_kargs *a = c->a;
     const int i0 = step->tile * PF_CROSS_TILE;
-    return !PF_GENERAL && pf_window_keeps_all(c->a, step->pair, i0, i0 + PF_CROSS_TILE, c->w.j0,
-                                              c->w.j0 + PF_OWNED_TILE);
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int i = i0 + pf_score_cross(e), j = c->w.j0 + pf_slot_owned(pf_score_slot(e));
+        float bias = -PF_INFINITY, tbias = 0.f;
+        if (i < a->queries && pf_window_keeps(a, step->pair, i, j)) {
+            bias = pf_bias_or_excluded(a, c->w.b, step->h, i, j);
+            if (PF_TANGENT)
+                tbias = pf_bias_tangent(a, c->w.b, step->h, i, j);
+        }
+        const bool keep = bias != -PF_INFINITY;
+        g->s[0].x[e] = keep ? pf_fma(g->s[0].x[e], a->alpha, bias) : -PF_INFINITY;
+        if (PF_TANGENT)
+            g->s[PF_T].x[e] = pf_fma(g->s[PF_T].x[e], a->alpha, tbias);
+    }
+}
+
+PF_DEVICE void backward_mask_window(const backward_context *c, backward_state *g,
+                                    const query_step *step) {
+    pf_span kept[PF_SLOTS];
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s)
+        kept[s] = pf_span_of_key(c->a, step->pair, c->w.j0 + pf_slot_owned(s),
+                                 step->tile * PF_CROSS_TILE);
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const bool keep = pf_span_keeps(kept[pf_score_slot(e)], pf_score_cross(e));
+        g->s[0].x[e] = keep ? g->s[0].x[e] : 0.f;
+        if (PF_TANGENT)
+            g->s[PF_T].x[e] = keep ? g->s[PF_T].x[e] : 0.f;
+    }
 }
 
 /* Dot products to weights: P = exp(S - L), tP = P (t - tL). */
 PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
                                 const query_step *step, bool whole) {
     const pf_attention_kargs *a = c->a;
-    const int stage = c->q_pos.take, i0 = step->tile * PF_CROSS_TILE;
+    const int stage = c->q_pos.take;
     const float *lse = c->sm->q_stats[stage][0], *tlse = c->sm->q_stats[stage][PF_T];
+    const float alpha = PF_GENERAL ? 1.f : a->alpha;
+    if (PF_GENERAL)
+        backward_add_bias(c, g, step);
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const int x = pf_score_cross(e), i = i0 + x;
-        const int j = c->w.j0 + pf_slot_owned(pf_score_slot(e));
-        float bias = 0.f, tbias = 0.f;
-        bool keep = whole || pf_window_keeps(a, step->pair, i, j);
-        if (PF_GENERAL) {
-            keep = keep && i < a->queries;
-            if (keep) {
-                bias = pf_bias_or_excluded(a, c->w.b, step->h, i, j);
-                keep = bias != -PF_INFINITY;
-                if (PF_TANGENT)
-                    tbias = pf_bias_tangent(a, c->w.b, step->h, i, j);
-            }
+        const int x = pf_score_cross(e);
+        const float s = g->s[0].x[e];
+        const bool keep = !PF_GENERAL || s != -PF_INFINITY;
+        const float p = pf_exp2(PF_GENERAL ? (s - lse[x]) * PF_LOG2E
+                                           : pf_fma(s, a->alpha_log2e, -lse[x]));
+        g->s[0].x[e] = keep ? p : 0.f;
+        if (PF_TANGENT) {
+            const float t = p * pf_fma(g->s[PF_T].x[e], alpha, -tlse[x]);
+            g->s[PF_T].x[e] = keep ? t : 0.f;
         }
-        const float exponent = PF_GENERAL
-                                   ? (pf_fma(g->s[0].x[e], a->alpha, bias) - lse[x]) * PF_LOG2E
-                                   : pf_fma(g->s[0].x[e], a->alpha_log2e, -lse[x]);
-        const float p = keep ? pf_exp2(exponent) : 0.f;
-        g->s[0].x[e] = p;
-        if (PF_TANGENT)
-            g->s[PF_T].x[e] =
-                keep ? p * (pf_fma(g->s[PF_T].x[e], a->alpha, tbias) - tlse[x]) : 0.f;
     }
+    if (!PF_GENERAL && !whole)
+        backward_mask_window(c, g, step);
     pf_weights_pack(&g->p[0], &g->s[0]);
     if (PF_TANGENT)
         pf_weights_pack(&g->p[PF_T], &g->s[PF_T]);
@@ -218,15 +249,20 @@ PF_DEVICE void backward_ds(const backward_context *c, backward_state *g, bool wh
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int x = pf_score_cross(e);
         const float p = g->s[0].x[e], ddp = g->dp[0].x[e] - delta[x];
-        if (PF_TANGENT) {
-            const float tds =
+        if (PF_TANGENT)
+            g->dp[PF_T].x[e] =
                 pf_fma(g->s[PF_T].x[e], ddp, p * (g->dp[PF_T].x[e] - tdelta[x]));
-            g->dp[PF_T].x[e] = whole || p != 0.f ? tds : 0.f;
+        g->dp[0].x[e] = p * ddp;
+    }
+    if (!whole) {
+        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+            const bool keep = g->s[0].x[e] != 0.f;
+            g->dp[0].x[e] = keep ? g->dp[0].x[e] : 0.f;
+            if (PF_TANGENT)
+                g->dp[PF_T].x[e] = keep ? g->dp[PF_T].x[e] : 0.f;
         }
-        g->dp[0].x[e] = whole || p != 0.f ? p * ddp : 0.f;
     }
     pf_weights_pack(&g->ds[0], &g->dp[0]);
     if (PF_TANGENT)
         pf_weights_pack(&g->ds[PF_T], &g->dp[PF_T]);
 }
-

@@ -73,6 +73,36 @@ PF_DEVICE bool pf_window_keeps_all(const pf_attention_kargs *a, int pair, int i0
            i1 - 1 - j0 < a->window_high[pair];
 }
 
+/* The rows of a cross tile that an owned row keeps: `count` of them from `begin`, both from the start
+ * of the tile. */
+typedef struct pf_span {
+    int begin;
+    unsigned count;
+} pf_span;
+
+PF_DEVICE pf_span pf_span_of(int begin, int end, int tile_begin) {
+    pf_span span;
+    span.begin = begin - tile_begin;
+    span.count = begin < end ? (unsigned)end - (unsigned)begin : 0;
+    return span;
+}
+
+/* Keys that the window of the pair keeps for query i. */
+PF_DEVICE pf_span pf_span_of_query(const pf_attention_kargs *a, int pair, int i, int tile_begin) {
+    return pf_span_of(i - a->window_high[pair] + 1,
+                      pf_min_int(a->key_end[pair], i - a->window_low[pair] + 1), tile_begin);
+}
+
+/* Queries that it keeps for key j. */
+PF_DEVICE pf_span pf_span_of_key(const pf_attention_kargs *a, int pair, int j, int tile_begin) {
+    return pf_span_of(j + a->window_low[pair],
+                      j < a->key_end[pair] ? j + a->window_high[pair] : -PF_INT_MAX, tile_begin);
+}
+
+PF_DEVICE bool pf_span_keeps(pf_span span, int x) {
+    return (unsigned)(x - span.begin) < span.count;
+}
+
 /* What bias and mask do to one score: the bias, or -inf where they exclude the key. */
 PF_DEVICE float pf_bias_or_excluded(const pf_attention_kargs *a, int b, int h, int i, int j) {
     float bias = 0.f;

@@ -196,13 +196,14 @@ PF_DEVICE void forward_add_bias(forward_state *f, const pf_attention_kargs *a,
 
 PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a,
                                    const forward_work *w, int pair, int j0) {
+    pf_span kept[PF_SLOTS];
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s)
+        kept[s] = pf_span_of_query(a, pair, w->i0 + pf_slot_owned(s), j0);
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const int i = w->i0 + pf_slot_owned(pf_score_slot(e)), j = j0 + pf_score_cross(e);
-        if (!pf_window_keeps(a, pair, i, j)) {
-            f->s[0].x[e] = -PF_INFINITY;
-            if (PF_TANGENT)
-                f->s[PF_T].x[e] = 0.f;
-        }
+        const bool keep = pf_span_keeps(kept[pf_score_slot(e)], pf_score_cross(e));
+        f->s[0].x[e] = keep ? f->s[0].x[e] : -PF_INFINITY;
+        if (PF_TANGENT)
+            f->s[PF_T].x[e] = keep ? f->s[PF_T].x[e] : 0.f;
     }
 }
 
