@@ -45,33 +45,45 @@ static pfattn_status encode(const pf_cuda_driver *driver, const pfattn_tensor *t
                                   : pf_cuda_check(driver, result, "cuTensorMapEncodeTiled");
 }
 
-static bool has_elements(const pfattn_tensor *t, int rows) {
-    return t->dtype != PFATTN_DTYPE_NONE && rows > 0 && t->shape[0] > 0 && t->shape[1] > 0 &&
+static bool has_elements(const pfattn_tensor *t) {
+    return t->dtype != PFATTN_DTYPE_NONE && t->shape[0] > 0 && t->shape[1] > 0 && t->shape[2] > 0 &&
            t->shape[3] > 0;
+}
+
+/* An operand without a map borrows one of the same tile: kernels then load past its rows, for
+ * zeros. */
+static int find_lender(const bool *encoded, int operand, const pf_tuning *tuning) {
+    for (int i = 0; i < PF_OPERAND_COUNT; i++) {
+        if (encoded[i] && tile_rows(i, tuning) == tile_rows(operand, tuning)) {
+            return i;
+        }
+    }
+    return -1;
 }
 
 pfattn_status pf_tensor_maps_encode(const pf_cuda_driver *driver, const pf_problem *problem,
                                     const pf_attention_kargs *args, const pf_tuning *tuning,
                                     pf_tensor_maps *maps) {
     bool encoded[PF_OPERAND_COUNT] = {false};
-    int any = -1;
     memset(maps, 0, sizeof *maps);
     for (int i = 0; i < PF_OPERAND_COUNT; i++) {
         const pfattn_tensor *t = &problem->tensor[pf_operand_tensor(i)];
-        int rows = pf_operand_rows(args, i);
-        if (!has_elements(t, rows)) {
+        if (!has_elements(t)) {
             continue;
         }
+        /* A map of no rows would be refused; kernels do not read the one row that stands for them.
+         */
+        int rows = pf_operand_rows(args, i) > 0 ? pf_operand_rows(args, i) : 1;
         pfattn_status status = encode(driver, t, rows, tile_rows(i, tuning), &maps->map[i]);
         if (status != PFATTN_SUCCESS) {
             return status;
         }
         encoded[i] = true;
-        any = i;
     }
-    for (int i = 0; i < PF_OPERAND_COUNT && any >= 0; i++) {
-        if (!encoded[i]) {
-            maps->map[i] = maps->map[any];
+    for (int i = 0; i < PF_OPERAND_COUNT; i++) {
+        int lender = find_lender(encoded, i, tuning);
+        if (!encoded[i] && lender >= 0) {
+            maps->map[i] = maps->map[lender];
         }
     }
     return PFATTN_SUCCESS;

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The portability layer (src/common/kernels/port.h) for Hopper. A compute group is a warpgroup and
+ * issues wgmma. The first warpgroup gives its registers away; its first warp is the producer and
+ * loads tiles by TMA. A tile is a row of slabs of 64 channels, each of rows of 128 bytes in the
+ * swizzle that both engines know. */
+#ifndef PF_PORT_SM90A_H
+#define PF_PORT_SM90A_H
+
+#define PF_FIRST_CONSUMER 128
+#define PF_KERNEL_TAIL , const __grid_constant__ pf_tensor_maps pf_maps
+#define PF_OVERLAP (!PF_TANGENT)
+#define PF_EXCHANGES 2
+
+#include "port_nvidia.h"
+
+#include "tma.h"
+#include "wgmma.h"
+
+enum {
+    PF_GROUPS = (PF_THREADS - PF_FIRST_CONSUMER) / 128,
+    PF_SLAB = 64,       /* channels */
+    PF_ROW_BYTES = 128, /* of a row of a slab */
+    /* Registers of a thread, so that all fit in what the kernel starts with. One group alone starts
+     * with as many as it can have. */
+    PF_PRODUCER_REGISTERS = PF_GROUPS == 3 ? 32 : 24,
+    PF_CONSUMER_REGISTERS = PF_GROUPS == 3 ? 160 : 240,
+};
+static_assert(PF_OWNED_TILE == 64 * PF_GROUPS, "each warpgroup owns 64 rows");
+static_assert(PF_CROSS_TILE % 16 == 0 && PF_HEAD_DIM % PF_SLAB == 0 && PF_OUT_DIM % PF_SLAB == 0,
+              "tiles are whole in the steps of wgmma and the slabs of TMA");
+
+typedef struct pf_weights {
+    pf_u32 x[PF_SCORE_COUNT / 2];
+} pf_weights;
+
+#define PF_TILE(name, rows, channels)                                                              \
+    typedef struct alignas(1024) name {                                                            \
+        unsigned char bytes[(channels) / PF_SLAB][rows][PF_ROW_BYTES];                             \
+    } name
+PF_TILE(pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM);
+PF_TILE(pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM);
+PF_TILE(pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM);
+typedef pf_owned_tile pf_crossed_tile;
+
+/* The group's rows of an owned tile, as wgmma takes them. */
+typedef struct pf_owned {
+    pf_u64 rows;
+} pf_owned;
+
+/* Named barriers. */
+enum {
+    PF_BARRIER_TURN = 1, /* one a group */
+    PF_BARRIER_EXCHANGE = 4,
+    PF_BARRIER_GROUP = 5, /* one a group */
+};
+
+PF_DEVICE int pf_group() {
+    return ((int)threadIdx.x - PF_FIRST_CONSUMER) / 128;
+}
+
+/* ---- rings ---- */
+
+typedef struct pf_ring {
+    pf_u64 full[PF_STAGES], empty[PF_STAGES];
+    pf_u64 aside; /* for a tile that must be seen before it is published */
+    pf_u32 aside_phase;
+} pf_ring;
+
+typedef struct pf_ring_pos {
+    int fill, take;
+    pf_u32 fill_phase, take_phase;
+} pf_ring_pos;
+
+PF_DEVICE void pf_ring_init(pf_ring *ring, int stages) {
+    if (threadIdx.x != 0)
+        return;
+    for (int i = 0; i < stages; ++i) {
+        pf_barrier_init(&ring->full[i], 1);
+        pf_barrier_init(&ring->empty[i], 4 * PF_GROUPS); /* each warp gives a stage back */
+    }
+    pf_barrier_init(&ring->aside, 1);
+    ring->aside_phase = 0;
+    pf_barrier_init_fence();
+}
+
+PF_DEVICE void pf_ring_acquire(pf_ring *ring, const pf_ring_pos *pos, int) {
+    pf_barrier_wait(&ring->empty[pos->fill], pos->fill_phase ^ 1);
+}
+
+PF_DEVICE void pf_ring_publish(pf_ring *ring, pf_ring_pos *pos, int stages) {
+    if (pf_lane() == 0)
+        pf_barrier_arrive(&ring->full[pos->fill]);
+    if (++pos->fill == stages) {
+        pos->fill = 0;
+        pos->fill_phase ^= 1;
+    }
+}
+
+PF_DEVICE void pf_ring_take(pf_ring *ring, const pf_ring_pos *pos, int) {
+    pf_barrier_wait(&ring->full[pos->take], pos->take_phase);
+}
+
+PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
+    __syncwarp();
+    if (pf_lane() == 0)
+        pf_barrier_arrive(&ring->empty[pos->take]);
+    if (++pos->take == stages) {
+        pos->take = 0;
+        pos->take_phase ^= 1;
+    }
+}
+
+/* ---- loads, by the producer warp ---- */
+
+typedef struct pf_source {
+    const pf_tensor_maps *maps;
+    const pf_attention_kargs *a;
+} pf_source;
+#define PF_SOURCE                                                                                  \
+    { &pf_maps, &pf_args }
+
+/* No tensor has so many rows: a box from here on is all zeros. */
+enum { PF_ROW_OUTSIDE = 0x7ffffff0 };
+
+/* Is some row dead that the map does not already read as zero? Four bytes a lane: both ends of a
+ * tile are aligned in `live`, which is padded. */
+PF_DEVICE bool pf_any_dead(const pf_rows *rows, int tile_rows) {
+    bool dead = false;
+    PF_UNROLL for (int r0 = 0; r0 < tile_rows; r0 += 128) {
+        const int r = r0 + 4 * pf_lane(), row = rows->row0 + r;
+        if (r < tile_rows && row < rows->end) {
+            const pf_u32 four = *(const pf_u32 *)(rows->live + row);
+            const pf_u32 past = row + 4 > rows->end ? ~0u << 8 * (rows->end - row) : 0;
+            dead = dead || __vcmpeq4(four | past, 0);
+        }
+    }
+    return __any_sync(0xffffffffu, dead);
+}
+
+/* Wait for a tile that was loaded aside, then clear its dead rows. Rows are whole in every slab,
+ * swizzled or not. */
+PF_DEVICE void pf_clear_dead(unsigned char *tile, int tile_rows, int slabs, const pf_rows *rows,
+                             pf_ring *ring) {
+    const pf_u32 phase = ring->aside_phase;
+    pf_barrier_wait(&ring->aside, phase);
+    __syncwarp();
+    ring->aside_phase = phase ^ 1;
+    _Pragma("unroll 1") for (int r = 0; r < tile_rows; ++r) {
+        const int row = rows->row0 + r;
+        if (row >= rows->end || ((const unsigned char *)rows->live)[row])
+            continue;
+        _Pragma("unroll 1") for (int slab = 0; slab < slabs; ++slab)(
+            (pf_u32 *)(tile + (slab * tile_rows + r) * PF_ROW_BYTES))[pf_lane()] = 0;
+    }
+    pf_async_fence();
+    __syncwarp();
+}
+
+PF_DEVICE void pf_tile_load(unsigned char *tile, int tile_rows, int slabs, const pf_source *source,
+                            int operand, const pf_rows *at, pf_ring *ring, const pf_ring_pos *pos) {
+    const pf_attention_kargs *a = source->a;
+    pf_rows rows = *at;
+    /* The map of V ends with the keys of either pair. */
+    if ((operand == PF_OPERAND_V || operand == PF_OPERAND_TV) && a->pairs == 2)
+        rows.end = max(a->key_end[0], a->key_end[1]);
+    /* Hide where these come from: the producer has no registers to carry from tile to tile what can
+     * be computed again. */
+    asm volatile("" : "+r"(rows.row0));
+    if (at->live)
+        asm volatile("" : "+l"(rows.live));
+    const pf_karg_tensor *t = &a->operand[operand];
+    const bool some = t->address && rows.row0 < rows.end;
+    const bool dead = rows.live && some && pf_any_dead(&rows, tile_rows);
+    if (pf_lane() == 0) {
+        pf_u64 *barrier = dead ? &ring->aside : &ring->full[pos->fill];
+        const int row = some ? rows.row0 : PF_ROW_OUTSIDE;
+        const int h = t->stride[1] ? rows.h : 0, b = t->stride[0] ? rows.b : 0;
+        pf_barrier_expect(barrier, slabs * tile_rows * PF_ROW_BYTES);
+        PF_UNROLL for (int slab = 0; slab < slabs; ++slab)
+            pf_tensor_copy(tile + slab * tile_rows * PF_ROW_BYTES, &source->maps->operand[operand],
+                           barrier, rows.channel0 + slab * PF_SLAB, row, h, b);
+        if (dead)
+            pf_barrier_arrive(barrier);
+    }
+    if (dead)
+        pf_clear_dead(tile, tile_rows, slabs, &rows, ring);
+}
+
+#define PF_TILE_LOAD(name, type, rows_, channels)                                                  \
+    PF_DEVICE void name(type *tile, const pf_source *source, int operand, const pf_rows *rows,     \
+                        pf_ring *ring, const pf_ring_pos *pos) {                                   \
+        pf_tile_load(&tile->bytes[0][0][0], rows_, (channels) / PF_SLAB, source, operand, rows,    \
+                     ring, pos);                                                                   \
+    }
+PF_TILE_LOAD(pf_owned_load, pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM)
+#define pf_crossed_load pf_owned_load
+PF_TILE_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
+PF_TILE_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
+
+PF_DEVICE void pf_stats_load(float *to, pf_u64 address, pf_ring *ring, const pf_ring_pos *pos) {
+    if (pf_lane() == 0) {
+        pf_barrier_expect(&ring->full[pos->fill], PF_CROSS_TILE * 4);
+        pf_bulk_copy(to, address, PF_CROSS_TILE * 4, &ring->full[pos->fill]);
+    }
+}
+
+/* ---- products ---- */
+
+PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_source *, int,
+                             const pf_rows *) {
+    o->rows = pf_wgmma_tile(pf_shared_address(tile->bytes[0][64 * pf_group()]), 16);
+}
+#define pf_crossed_take pf_owned_take
+
+PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,
+                             bool fresh) {
+    const pf_u64 b = pf_wgmma_tile(pf_shared_address(cross), 16);
+    pf_wgmma_pin(s->x, PF_SCORE_COUNT);
+    pf_wgmma_fence();
+    PF_UNROLL for (int c = 0; c < PF_HEAD_DIM; c += 16) {
+        const int slab = c / PF_SLAB, within = c % PF_SLAB * 2;
+        pf_wgmma<PF_CROSS_TILE>::shared<0, 0>(
+            s->x, pf_wgmma_advance(owned->rows, slab * PF_OWNED_TILE * PF_ROW_BYTES + within),
+            pf_wgmma_advance(b, slab * PF_CROSS_TILE * PF_ROW_BYTES + within), !fresh || c > 0);
+    }
+}
+
+PF_DEVICE void pf_weights_pack(pf_weights *w, const pf_scores *s) {
+    PF_UNROLL for (int i = 0; i < PF_SCORE_COUNT / 2; ++i) w->x[i] =
+        pf_pack_pair(s->x[2 * i], s->x[2 * i + 1]);
+}
+
+PF_DEVICE void pf_out_mma_slabs(pf_out *out, pf_weights *w, const unsigned char *slabs) {
+    const pf_u64 b = pf_wgmma_tile(pf_shared_address(slabs), PF_CROSS_TILE * PF_ROW_BYTES);
+    pf_wgmma_pin(out->x, PF_OUT_COUNT);
+    pf_wgmma_pin(w->x, PF_SCORE_COUNT / 2);
+    pf_wgmma_fence();
+    PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 16) pf_wgmma<PF_OUT_DIM>::registers<1>(
+        out->x, w->x + x / 4, pf_wgmma_advance(b, x * PF_ROW_BYTES));
+}
+
+PF_DEVICE void pf_out_mma(pf_out *out, pf_weights *w, const pf_cross_tile *cross, int channel0) {
+    pf_out_mma_slabs(out, w, cross->bytes[channel0 / PF_SLAB][0]);
+}
+
+PF_DEVICE void pf_out_mma_value(pf_out *out, pf_weights *w, const pf_value_tile *value) {
+    pf_out_mma_slabs(out, w, value->bytes[0][0]);
+}
+
+extern __shared__ __align__(1024) unsigned char pf_shared_memory[];
+
+#if PF_OP == PF_OP_BACKWARD || PF_OP == PF_OP_BACKWARD_JVP
+#include "port_sm90a_dq.h"
+#else
+enum { PF_PORT_SHARED_BYTES = 0 };
+
+PF_DEVICE void pf_port_init() {
+}
+#endif
+
+/* ---- roles ---- */
+
+PF_DEVICE bool pf_enter_producer() {
+    if (PF_GROUPS > 1)
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)PF_PRODUCER_REGISTERS));
+    return threadIdx.x < 32;
+}
+
+/* The last group starts by passing the first its turn. */
+PF_DEVICE bool pf_enter_consumer() {
+    if (PF_GROUPS > 1)
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)PF_CONSUMER_REGISTERS));
+    if (PF_GROUPS > 1 && pf_group() == PF_GROUPS - 1)
+        pf_named_arrive(PF_BARRIER_TURN, 256);
+    pf_port_init();
+    return true;
+}
+
+/* The two blocks are the branches of one `if`, as setmaxnreg asks. */
+#define PF_PRODUCER                                                                                \
+    if (threadIdx.x < PF_FIRST_CONSUMER)                                                           \
+        for (bool enter = pf_enter_producer(); enter; enter = false)
+#define PF_CONSUMER else for (bool enter = pf_enter_consumer(); enter; enter = false)
+#define PF_REFILL(...)
+
+/* Groups take turns in a circle: while one issues its products, another computes its softmax. */
+PF_DEVICE void pf_turn_wait() {
+    if (PF_GROUPS > 1)
+        pf_named_sync(PF_BARRIER_TURN + pf_group(), 256);
+}
+
+PF_DEVICE void pf_turn_pass() {
+    if (PF_GROUPS > 1)
+        pf_named_arrive(PF_BARRIER_TURN + (pf_group() + 1) % PF_GROUPS, 256);
+}
+
+#undef PF_SHARED
+#define PF_SHARED(type, pointer)                                                                   \
+    static_assert(sizeof(type) + PF_PORT_SHARED_BYTES <= PF_SHARED_BYTES,                          \
+                  "the tuning table gives too little memory");                                     \
+    type *pointer = (type *)(pf_shared_memory + PF_PORT_SHARED_BYTES)
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Backward's exchange of dS between warpgroups, and the sums of dQ in memory.
+ *
+ * dS is exchanged as slabs of 64 queries: a row of a slab is one key. The product for dQ reads it
+ * transposed. It is divided among the warpgroups by queries where a tile has 64 for each, otherwise
+ * by channels; each adds its share to memory by one bulk copy, in the order in which its threads
+ * hold it. */
+#ifndef PF_PORT_SM90A_DQ_H
+#define PF_PORT_SM90A_DQ_H
+
+enum {
+    PF_CROSS_SLABS = PF_CROSS_TILE / 64,
+    /* Channels of a warpgroup's share. */
+    PF_DQ_WIDTH = PF_CROSS_SLABS == PF_GROUPS ? PF_OUT_DIM : PF_OUT_DIM / PF_GROUPS,
+    PF_DQ_SHARE = 64 * PF_DQ_WIDTH, /* floats */
+    PF_CROSS_COUNT = PF_DQ_WIDTH / 2,
+};
+static_assert(PF_CROSS_SLABS == PF_GROUPS || PF_CROSS_SLABS == 1, "64 queries for each, or in all");
+static_assert(PF_CROSS_TILE % 64 == 0, "the product for dQ has 64 rows");
+
+typedef struct alignas(1024) pf_exchange {
+    unsigned char bytes[PF_CROSS_SLABS][PF_OWNED_TILE][PF_ROW_BYTES];
+} pf_exchange;
+
+typedef struct pf_cross_out {
+    float x[PF_CROSS_COUNT];
+} pf_cross_out;
+
+typedef struct alignas(1024) pf_port_shared {
+    float dq[PF_GROUPS][PF_DQ_SHARE];
+    pf_u64 raise[PF_GROUPS]; /* the counter to raise once the last sums are in memory, or 0 */
+} pf_port_shared;
+enum { PF_PORT_SHARED_BYTES = sizeof(pf_port_shared) };
+
+PF_DEVICE pf_port_shared *pf_port() {
+    return (pf_port_shared *)pf_shared_memory;
+}
+
+PF_DEVICE void pf_port_init() {
+    if (threadIdx.x % 128 == 0)
+        pf_port()->raise[pf_group()] = 0;
+}
+
+/* ---- exchange ---- */
+
+/* Store four 8 x 8 matrices, one register each; a row of one goes to the address that lane 8 *
+ * matrix + row gives. */
+PF_DEVICE void pf_store_matrices(pf_u32 address, const pf_u32 *x) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+}
+
+/* A warp's part: 16 keys, 16 queries an instruction. */
+PF_DEVICE void pf_exchange_store(pf_exchange *exchange, const pf_weights *w) {
+    const int lane = pf_lane(), key = 16 * pf_consumer_warp() + lane % 16;
+    const pf_u32 row = pf_shared_address(exchange->bytes[0][key]);
+    PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 16) {
+        const int chunk = x % 64 / 8 + lane / 16; /* of 8 queries, 16 bytes */
+        const pf_u32 slab = row + x / 64 * PF_OWNED_TILE * PF_ROW_BYTES;
+        pf_store_matrices(slab + (chunk ^ key % 8) * 16, &w->x[x / 4]);
+    }
+}
+
+PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
+    PF_UNROLL for (int n = 0; n < 1 + PF_TANGENT; ++n) pf_exchange_store(&exchange[n], &w[n]);
+    pf_async_fence();
+    pf_named_sync(PF_BARRIER_EXCHANGE, 128 * PF_GROUPS);
+}
+
+/* ---- the product for dQ ---- */
+
+PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
+                            const pf_crossed_tile *owned, int channel0, bool fresh) {
+    const bool by_rows = PF_CROSS_SLABS == PF_GROUPS;
+    const int slab = by_rows ? pf_group() : 0;
+    const int channel = channel0 + (by_rows ? 0 : pf_group() * PF_DQ_WIDTH);
+    const pf_u64 a = pf_wgmma_tile(pf_shared_address(exchange->bytes[slab]), 16);
+    const pf_u64 b =
+        pf_wgmma_tile(pf_shared_address(owned->bytes[channel / PF_SLAB]) + channel % PF_SLAB * 2,
+                      PF_OWNED_TILE * PF_ROW_BYTES);
+    pf_wgmma_pin(d->x, PF_CROSS_COUNT);
+    pf_wgmma_fence();
+    PF_UNROLL for (int o = 0; o < PF_OWNED_TILE; o += 16)
+        pf_wgmma<PF_DQ_WIDTH>::shared<1, 1>(d->x, pf_wgmma_advance(a, o * PF_ROW_BYTES),
+                                            pf_wgmma_advance(b, o * PF_ROW_BYTES), !fresh || o > 0);
+}
+
+/* ---- sums of dQ ---- */
+
+/* Share after share; in a share, four floats of each thread of the warpgroup, then the next four.
+ */
+PF_DEVICE int pf_dq_index(int row, int channel) {
+    const int part = channel / PF_OUT_DIM, c = channel % PF_OUT_DIM;
+    const int share = PF_CROSS_SLABS == PF_GROUPS ? row / 64 : c / PF_DQ_WIDTH;
+    const int x = row % 64, n = c % PF_DQ_WIDTH;
+    const int thread = 32 * (x / 16) + 4 * (x % 8) + n % 8 / 2;
+    return (part * PF_GROUPS + share) * PF_DQ_SHARE + (n / 8 * 128 + thread) * 4 + x % 16 / 8 * 2 +
+           n % 2;
+}
+
+/* The thread that copies a warpgroup's share: raise the counter of its last sums. */
+PF_DEVICE void pf_dq_raise() {
+    pf_u64 *raise = &pf_port()->raise[pf_group()];
+    if (*raise) {
+        pf_bulk_wait();
+        asm volatile("fence.proxy.async.global;\n"
+                     "red.release.gpu.global.add.u32 [%0], 1;" ::"l"(*raise)
+                     : "memory");
+        *raise = 0;
+    }
+}
+
+/* ...and wait until the turn's counter says that every warpgroup of the workgroups before has
+ * raised it. */
+PF_DEVICE void pf_dq_wait_turn(const pf_turn *turn) {
+    pf_u32 count;
+    do
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                     : "=r"(count)
+                     : "l"(turn->counter)
+                     : "memory");
+    while ((int)count < turn->value * PF_GROUPS);
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+PF_DEVICE void pf_dq_add(const pf_cross_out *d, pf_u64 address, int channel0, const pf_turn *turn) {
+    float4 *share = (float4 *)pf_port()->dq[pf_group()];
+    const int t = (int)threadIdx.x % 128;
+    if (t == 0) {
+        if (turn->counter)
+            pf_dq_raise();
+        pf_bulk_wait_read();
+    }
+    pf_named_sync(PF_BARRIER_GROUP + pf_group(), 128);
+    PF_UNROLL for (int i = 0; i < PF_CROSS_COUNT / 4; ++i) share[i * 128 + t] =
+        make_float4(d->x[4 * i], d->x[4 * i + 1], d->x[4 * i + 2], d->x[4 * i + 3]);
+    pf_async_fence();
+    pf_named_sync(PF_BARRIER_GROUP + pf_group(), 128);
+    if (t == 0) {
+        const int part = channel0 / PF_OUT_DIM;
+        if (turn->counter)
+            pf_dq_wait_turn(turn);
+        pf_bulk_add(address + 4 * (part * PF_GROUPS + pf_group()) * PF_DQ_SHARE, share,
+                    4 * PF_DQ_SHARE);
+        if (turn->counter)
+            pf_port()->raise[pf_group()] = turn->counter;
+    }
+}
+
+PF_DEVICE void pf_dq_drain() {
+    if (threadIdx.x % 128 == 0) {
+        pf_bulk_wait();
+        pf_dq_raise();
+    }
+}
+
+#endif
