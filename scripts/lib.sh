@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Shared by scripts/demo and scripts/test: finding and installing what they need.
 # Sourced by bash with -eu; $root is the repository.
+# shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -44,19 +45,20 @@ is_installed() {
     libcmocka-dev) [ -e /usr/include/cmocka.h ] ;;
     python3-numpy) python_with_numpy >/dev/null ;;
     python3-pip) python3 -m pip --version >/dev/null 2>&1 ;;
+    clang-format-14) have clang-format-14 || ! have apt-get ;; # the lint test can do without
     *) have dpkg && dpkg -s "$1" >/dev/null 2>&1 ;;
     esac
 }
 
-# Run a command as root; fails where we neither are root nor may become it.
+may_be_root() {
+    [ "$(id -u)" -eq 0 ] || { have sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }
+}
+
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
-    elif have sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
-        sudo "$@"
     else
-        say "not root, and sudo is not to be had" >&2
-        return 1
+        sudo "$@"
     fi
 }
 
@@ -70,6 +72,7 @@ bootstrap() {
         return 0
     fi
     have apt-get || die "please install, under your system's names for them: ${missing[*]}"
+    may_be_root || die "please install, as root: apt-get install ${missing[*]}"
     say "Installing ${missing[*]}"
     local log
     log=$(mktemp)
@@ -83,8 +86,8 @@ bootstrap() {
     rm -f "$log"
 }
 
-# Set `clang` to a clang of version 17 or later, with its sanitizers, libFuzzer, lld and the AMD
-# target; 19 is the one that Debian 12 has and that we know best.
+# Set `clang` to a clang of version 17 or later, with its sanitizers, libFuzzer, OpenMP, lld and the
+# AMD target; 19 is the one that Debian 12 has and that we know best.
 bootstrap_clang() {
     local version chosen=
     for version in 19 20 21 18 17; do
@@ -99,7 +102,7 @@ bootstrap_clang() {
     fi
     if [ -z "$chosen" ]; then
         chosen=19
-        as_root apt-get update -qq >/dev/null 2>&1 || true
+        ! may_be_root || as_root apt-get update -qq >/dev/null 2>&1 || true
         for version in 19 20 21 18 17; do
             if apt-cache show "clang-$version" >/dev/null 2>&1; then
                 chosen=$version
@@ -107,9 +110,11 @@ bootstrap_clang() {
             fi
         done
     fi
+    # shellcheck disable=SC2034 # for whoever called
     clang=clang-$chosen
     if have apt-get; then
-        bootstrap "clang-$chosen" "lld-$chosen" "libclang-rt-$chosen-dev" "llvm-$chosen-dev"
+        bootstrap "clang-$chosen" "lld-$chosen" "libclang-rt-$chosen-dev" "llvm-$chosen-dev" \
+            "libomp-$chosen-dev"
     fi
 }
 
