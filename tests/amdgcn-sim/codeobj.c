@@ -193,6 +193,7 @@ void sim_module_free(struct sim_module *m) {
         free(m->globals[i].name);
     if (m->image)
         sim_memory_unregister(m->image);
+    sim_disassembler_free(m->disassembler);
     free(m->code);
     free(m->kernels);
     free(m->globals);

@@ -384,6 +384,11 @@ static void *disassembler(sim_arch arch) {
     return LLVMCreateDisasmCPU("amdgcn-amd-amdhsa", sim_arch_name(arch), NULL, 0, NULL, NULL);
 }
 
+void sim_disassembler_free(void *d) {
+    if (d)
+        LLVMDisasmDispose(d);
+}
+
 void sim_insn_free(struct sim_insn *in) {
     free(in->dpp);
     free(in->data);

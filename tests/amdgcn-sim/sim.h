@@ -226,6 +226,7 @@ const struct sim_insn *sim_decode(struct sim_wave *w, uint64_t pc);
 bool sim_operand_parse(const char *text, char type, sim_arch arch, struct sim_operand *operand);
 uint16_t sim_half_constant(const char *text);
 void sim_insn_free(struct sim_insn *in);
+void sim_disassembler_free(void *disassembler);
 
 /* --- running (wave.c) --- */
 /* 0, or -1 after a message on stderr. */

@@ -93,7 +93,9 @@ static uint32_t to_half(double v) {
 DEFINE(i_bfe_i32) {
     uint32_t at = B & 31, width = C & 31;
     int64_t v = (int64_t)I(A) >> at;
-    r[0] = width ? (uint32_t)(v << (64 - width) >> (64 - width)) : 0;
+    uint32_t sign = width ? 1u << (width - 1) : 0;
+    r[0] = ((uint32_t)v & (2 * sign - 1)) ^ sign;
+    r[0] = width ? r[0] - sign : 0;
     UNUSED;
 }
 DEFINE(i_alignbit) {

@@ -46,11 +46,12 @@ static void test_dpp(void **state) {
 }
 
 static void test_exchange(void **state) {
-    int32_t in[64], out[9 * 64], odd = 0, permuted[64];
+    int32_t in[64], out[9 * 64], permuted[64];
+    uint32_t odd = 0;
     (void)state;
     for (int i = 0; i < 64; i++) {
         in[i] = (int32_t)test_random();
-        odd ^= (in[i] & 1) << (i % 32);
+        odd ^= (uint32_t)(in[i] & 1) << (i % 32);
     }
     for (int i = 0; i < 64; i++)
         permuted[i * 5 % 64] = in[i];
@@ -65,7 +66,7 @@ static void test_exchange(void **state) {
         assert_int_equal(out[4 * 64 + i], in[17]);
         assert_int_equal(out[5 * 64 + i], in[0]);
         assert_int_equal(out[6 * 64 + i], i);
-        assert_int_equal(out[7 * 64 + i], odd);
+        assert_int_equal(out[7 * 64 + i], (int32_t)odd);
     }
     test_download(out, (char *)d + 9 * 64 * 4, 64 * 4);
     for (int i = 0; i < 64; i++) /* an inactive lane gives zero */
