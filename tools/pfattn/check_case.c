@@ -432,6 +432,18 @@ double case_flops(const check_case *c) {
     return flops;
 }
 
+double case_summed_scores(const check_case *c, pf_tensor_id id) {
+    if (id != PF_DBIAS && id != PF_TDBIAS) {
+        return 1;
+    }
+    const int64_t extent[4] = {c->batch, c->heads, c->queries, c->keys};
+    double summed = 1;
+    for (int d = 0; d < 4; d++) {
+        summed *= c->bias_dims >> d & 1 ? 1 : (double)extent[d];
+    }
+    return summed;
+}
+
 bool case_is_residual(const check_case *c, pf_tensor_id id) {
     const bool every_key = c->bias_dims >> 3 & 1;
     return !every_key && (id == PF_TDBIAS || (id == PF_DBIAS && !c->dlse));

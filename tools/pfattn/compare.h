@@ -3,14 +3,13 @@
  * that of the reference run naively in the tested types:
  *
  *      max|X - X64|  <= 2 max|Xlp - X64| + 1e-5 max(1, max|X64|)
- *      ||X - X64||_F <= 4 ||Xlp - X64||_F + 1e-6 ||X64||_F
+ *      ||X - X64||_F <= 4 ||Xlp - X64||_F + 1e-6 max(sqrt(count), ||X64||_F)
  *
- * and a NaN or an infinity must be at the same place in X and X64. The norm bound is relative only,
- * so it says nothing about a result that is zero but for rounding (the gradient of a softmax over
- * one key, say): where max|X64| < 1e-5, the first bound alone is asked. A result that is zero by
- * the shift invariance of the softmax (the gradient of a bias that is the same for all keys) cannot
- * be scaled to order 1: it is judged on the scale of the gradients beside it, of whose terms it is
- * the sum. */
+ * and a NaN or an infinity must be at the same place in X and X64. In both bounds a result counts
+ * as being of order 1 at least: one that is zero but for rounding (the gradient of a softmax over
+ * one key, say) has no digits to compare. The gradient of a broadcast bias is a sum over many
+ * scores, which cancel where the bias is the same for all keys, by the shift invariance of the
+ * softmax; it is judged on the scale of that many terms. */
 #ifndef COMPARE_H
 #define COMPARE_H
 
@@ -25,7 +24,7 @@ enum { EXPECT_VALUE, EXPECT_NAN, EXPECT_ANYTHING };
 
 typedef struct comparison {
     double max_error, max_naive, max_exact;
-    double scale; /* 0, or of a result that is zero but for rounding: max|X64| of those beside it */
+    double scale; /* of the terms whose sum the result is, where it may be much smaller; else 0 */
     double square_error, square_naive, square_exact;
     int64_t count;
     int64_t misplaced; /* elements where one side alone is NaN or infinite */
@@ -33,7 +32,9 @@ typedef struct comparison {
     double worst_tested, worst_exact;
 } comparison;
 
-enum { COMPARE_FEW = 256 };
+/* Results of fewer elements than this may all have been rounded luckily by the naive computation:
+ * half a unit in the last place is then added to its error. */
+enum { COMPARE_FEW = 16384 };
 
 /* Results to be compared, element by element. */
 typedef struct compared {
