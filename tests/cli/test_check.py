@@ -129,6 +129,14 @@ class Check(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         self.assertEqual(len(re.findall("^ref: .* cases", result.stdout, re.MULTILINE)), 2)
 
+    def test_list_prints_cases_that_can_be_given_back(self):
+        cases = run(PFATTN, "--list", "--op", "merge").stdout.splitlines()
+        self.assertGreater(len(cases), 5)
+        arguments = [word for case in cases for word in ("--case", case)]
+        result = run(PFATTN, *arguments)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(f"ref: {len(cases)} cases, {len(cases)} passed", result.stdout)
+
     def test_op_filter(self):
         result = run(PFATTN, "--op", "jvp,merge")
         self.assertEqual(result.returncode, 0)

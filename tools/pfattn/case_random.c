@@ -80,6 +80,9 @@ static void draw_scores(draw *d, check_case *c) {
         c->bias_dims = chance(d, 0.4) ? 15 : below(d, 16);
         c->bias_fill = PICK(d, BIAS_NORMAL, BIAS_NORMAL, BIAS_ZERO, BIAS_SOME_INF, BIAS_ROWS_INF,
                             BIAS_LOWEST, BIAS_SOME_LOWEST);
+        if (c->op == CASE_DUALITY && c->bias_fill >= BIAS_LOWEST) {
+            c->bias_fill = BIAS_NORMAL;
+        }
     }
     if (chance(d, 0.4)) {
         c->mask = 1 + below(d, MASK_BLOCKS);

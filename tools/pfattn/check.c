@@ -13,7 +13,7 @@
 #include "tool.h"
 
 static arg_list backends, ops, cases;
-static bool quick, full, verbose;
+static bool quick, full, verbose, list_only;
 static int64_t seed = 1, device;
 static const char *json_path, *junit_path;
 
@@ -33,6 +33,7 @@ static const arg_option options[] = {
      "a wrong word lists the knobs there are"},
     {"json", "FILE", ARG_TEXT, &json_path, NULL, "write the results as JSON"},
     {"junit", "FILE", ARG_TEXT, &junit_path, NULL, "write the results as JUnit XML"},
+    {"list", NULL, ARG_FLAG, &list_only, NULL, "print the cases and run none"},
     {"verbose", NULL, ARG_FLAG, &verbose, NULL, "print a line per case"},
 };
 
@@ -117,6 +118,14 @@ static void print_case(const check_record *record) {
     fflush(stdout);
 }
 
+static void print_list(const case_list *list) {
+    char text[1024];
+    for (size_t i = 0; i < list->count; i++) {
+        case_print(&list->items[i], text, sizeof text);
+        puts(text);
+    }
+}
+
 static int run_backend(tool_session *session, check_report *report) {
     case_list list;
     int code = list_cases(session, &list);
@@ -126,6 +135,11 @@ static int run_backend(tool_session *session, check_report *report) {
     if (list.count == 0) {
         case_list_free(&list);
         return tool_error(TOOL_USAGE, "--op leaves no case to run");
+    }
+    if (list_only) {
+        print_list(&list);
+        case_list_free(&list);
+        return TOOL_DONE;
     }
     double start = now();
     bool progress = isatty(2) && !verbose;
@@ -184,7 +198,7 @@ static int run_all(void) {
         int result = run_backend(&sessions[i], &reports[i]);
         code = code == TOOL_DONE || result == TOOL_FAILED ? result : code;
     }
-    if (opened && code != TOOL_USAGE) {
+    if (opened && code != TOOL_USAGE && !list_only) {
         int json_code = json_path ? report_write_json(reports, count, json_path) : TOOL_DONE;
         int junit_code = junit_path ? report_write_junit(reports, count, junit_path) : TOOL_DONE;
         code = code != TOOL_DONE ? code : json_code != TOOL_DONE ? json_code : junit_code;

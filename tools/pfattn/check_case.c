@@ -202,6 +202,11 @@ static const char *conflict(const check_case *c) {
     if (c->inplace && (c->op != CASE_MERGE || c->part_dtype || c->out_dtype)) {
         return "inplace=1 is for op=merge with one type";
     }
+    if (c->op == CASE_DUALITY && c->bias && c->bias_fill >= BIAS_LOWEST) {
+        return "op=duality cannot be asked of the lowest biases: an f32 L of that size has no "
+               "digits "
+               "left for the sum over keys, which backward would need to find P again";
+    }
     if (c->kv_heads == 0 ? c->heads != 0 : c->heads % c->kv_heads != 0) {
         return "Hk must divide H";
     }
