@@ -61,6 +61,8 @@ static const char *const features[] = {
     "alpha=1",
     "std=8",
     "std=0.001",
+    /* Every query is subnormal in f16. */
+    "qstd=0.00003 alpha=1000",
     "bias=f16",
     "bias=bf16",
     "bias=f32",

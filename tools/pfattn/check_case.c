@@ -83,6 +83,7 @@ static const field fields[] = {
     FIELD("inplace", FIELD_BOOL, inplace),
     FIELD("repeat", FIELD_SIZE, repeat),
     FIELD("std", FIELD_NUMBER, std),
+    FIELD("qstd", FIELD_NUMBER, q_std),
     FIELD("samples", FIELD_SIZE, samples),
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
@@ -109,6 +110,7 @@ static const check_case defaults = {
     .dlse = 1,
     .tdout = 1,
     .std = 1,
+    .q_std = NAN,
 };
 
 static int64_t *integer_at(check_case *c, const field *f) {

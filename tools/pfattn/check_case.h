@@ -89,6 +89,7 @@ typedef struct check_case {
     int64_t inplace; /* merge: the results replace part 0 */
     int64_t repeat;  /* runs after the first, to be bitwise equal */
     double std;      /* standard deviation of q, k, v and the tangents */
+    double q_std;    /* of q, q2 and their tangents; NaN = std */
     int64_t samples; /* (batch, kv head) pairs compared; 0 = all of them */
 } check_case;
 

@@ -18,7 +18,10 @@ static double fill_sequence(const check_data *data, pf_tensor_id id, const int64
                             uint64_t seed, uint64_t number) {
     (void)index;
     bool is_cotangent = id == PF_DOUT || id == PF_TDOUT || id == PF_DLSE;
-    return random_normal(seed, number) * (is_cotangent ? 1 : data->c.std);
+    pf_tensor_id primal = call_primal(id);
+    bool is_query = primal == PF_Q || primal == PF_Q2;
+    double std = is_query && !isnan(data->c.q_std) ? data->c.q_std : data->c.std;
+    return random_normal(seed, number) * (is_cotangent ? 1 : std);
 }
 
 static double lowest_finite(pfattn_dtype dtype) {
