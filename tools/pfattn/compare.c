@@ -83,9 +83,8 @@ bool comparison_passes(const comparison *sum, bool tight, double *ratio, char *r
     }
     double floor = fmax(1, fmax(sum->max_exact, sum->scale));
     double max_bound = tight ? 1e-12 * floor : 2 * sum->max_naive + 1e-5 * floor;
-    double norm_floor =
-        fmax(sqrt((double)sum->count) * fmax(1, sum->scale), sqrt(sum->square_exact));
-    double norm_bound = tight ? INFINITY : 4 * sqrt(sum->square_naive) + 1e-6 * norm_floor;
+    double norm_bound =
+        tight ? INFINITY : 4 * sqrt(sum->square_naive) + 1e-6 * sqrt(sum->square_exact);
     double norm_error = sqrt(sum->square_error);
     *ratio = sum->max_error / max_bound;
     if (!(*ratio <= 1)) {
@@ -94,10 +93,13 @@ bool comparison_passes(const comparison *sum, bool tight, double *ratio, char *r
             sum->max_error, max_bound, (long long)sum->worst, sum->worst_tested, sum->worst_exact);
         return false;
     }
-    *ratio = fmax(*ratio, norm_error / norm_bound);
-    if (!(norm_error <= norm_bound)) {
-        snprintf(reason, size, "norm of the error %.3g exceeds %.3g", norm_error, norm_bound);
-        return false;
+    bool has_norm = sum->count >= COMPARE_MANY && sum->max_exact >= 1e-5 && sum->scale == 0;
+    if (has_norm && norm_error > 0) {
+        *ratio = fmax(*ratio, norm_error / norm_bound);
+        if (!(norm_error <= norm_bound)) {
+            snprintf(reason, size, "norm of the error %.3g exceeds %.3g", norm_error, norm_bound);
+            return false;
+        }
     }
     return true;
 }

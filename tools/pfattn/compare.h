@@ -3,13 +3,14 @@
  * that of the reference run naively in the tested types:
  *
  *      max|X - X64|  <= 2 max|Xlp - X64| + 1e-5 max(1, max|X64|)
- *      ||X - X64||_F <= 4 ||Xlp - X64||_F + 1e-6 max(sqrt(count), ||X64||_F)
+ *      ||X - X64||_F <= 4 ||Xlp - X64||_F + 1e-6 ||X64||_F
  *
- * and a NaN or an infinity must be at the same place in X and X64. In both bounds a result counts
- * as being of order 1 at least: one that is zero but for rounding (the gradient of a softmax over
- * one key, say) has no digits to compare. The gradient of a broadcast bias is a sum over many
- * scores, which cancel where the bias is the same for all keys, by the shift invariance of the
- * softmax; it is judged on the scale of that many terms. */
+ * and a NaN or an infinity must be at the same place in X and X64. The norm bound is relative only,
+ * so it says nothing about a result that is zero but for rounding (the gradient of a softmax over
+ * one key, say): where max|X64| < 1e-5, or where there are fewer than COMPARE_MANY elements and so
+ * no statistics, the first bound alone is asked. The gradient of a broadcast bias is a sum over
+ * many scores, which cancel where the bias is the same for all keys, by the shift invariance of the
+ * softmax; max|X64| is there that of so many terms. */
 #ifndef COMPARE_H
 #define COMPARE_H
 
@@ -32,9 +33,10 @@ typedef struct comparison {
     double worst_tested, worst_exact;
 } comparison;
 
-/* Results of fewer elements than this may all have been rounded luckily by the naive computation:
- * half a unit in the last place is then added to its error. */
-enum { COMPARE_FEW = 16384 };
+/* From COMPARE_MANY elements on the norm of the error is judged. Up to COMPARE_FEW all of them may
+ * have been rounded luckily by the naive computation: half a unit in the last place is then added
+ * to its error. */
+enum { COMPARE_MANY = 16, COMPARE_FEW = 16384 };
 
 /* Results to be compared, element by element. */
 typedef struct compared {
