@@ -102,6 +102,9 @@ const char *pf_tensor_map_obstacle(const pfattn_tensor *tensor) {
     if (tensor->shape[3] == 0) {
         return "it has no channels";
     }
+    if (tensor->shape[0] == 0 || tensor->shape[1] == 0 || tensor->shape[2] == 0) {
+        return NULL; /* there is nothing to read */
+    }
     if (tensor->shape[3] > 1 && tensor->stride[3] != 1) {
         return "its channels are not contiguous";
     }

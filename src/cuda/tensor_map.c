@@ -71,8 +71,7 @@ pfattn_status pf_tensor_maps_encode(const pf_cuda_driver *driver, const pf_probl
         if (!has_elements(t)) {
             continue;
         }
-        /* A map of no rows would be refused; kernels do not read the one row that stands for them.
-         */
+        /* A map of no rows would be refused; kernels do not read the row that stands for them. */
         int rows = pf_operand_rows(args, i) > 0 ? pf_operand_rows(args, i) : 1;
         pfattn_status status = encode(driver, t, rows, tile_rows(i, tuning), &maps->map[i]);
         if (status != PFATTN_SUCCESS) {

@@ -7,7 +7,8 @@
 #include "driver.h"
 
 /* The second argument of the sm_90a kernels, by pf_operand. An operand that is absent or without
- * elements has a copy of another's map, and must not be read within that one's bounds. */
+ * elements has a copy of the map of another with the same box, and must not be read within that
+ * one's bounds. */
 typedef struct pf_tensor_maps {
     CUtensorMap map[PF_OPERAND_COUNT];
 } pf_tensor_maps;

@@ -83,7 +83,8 @@ static void assert_map(const fake_launch *launch, int operand, const pfattn_tens
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-/* One launch, three maps; the maps of absent operands are copies; the stream is the caller's. */
+/* One launch, three maps; absent operands have the map of one with the same box; the stream is the
+ * caller's. */
 static void forward_plain(void **state) {
     (void)state;
     const pf_tuning *t = row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64);
@@ -111,8 +112,14 @@ static void forward_plain(void **state) {
                (cuuint64_t[]){128, 64000, 128000}, t->cross_tile);
     assert_map(l, PF_OPERAND_V, &a.v, (cuuint64_t[]){40, 500, 2, 2},
                (cuuint64_t[]){80, 40000, 80000}, t->cross_tile);
+    assert_int_equal(l->map[PF_OPERAND_Q + 1], l->map[PF_OPERAND_Q]);
+    assert_int_equal(l->map[PF_OPERAND_TQ], l->map[PF_OPERAND_Q]);
     for (int i = 0; i < PF_OPERAND_COUNT; i++) {
+        bool query_side = i <= PF_OPERAND_Q + 1 || i == PF_OPERAND_TQ || i == PF_OPERAND_TQ + 1 ||
+                          i >= PF_OPERAND_DOUT;
         assert_in_range(l->map[i], 0, 2);
+        assert_int_equal(fake->encodes[l->map[i]].box[1],
+                         query_side ? t->owned_tile : t->cross_tile);
     }
 }
 
@@ -148,10 +155,13 @@ static void forward_maps_end_with_keys(void **state) {
     assert_int_equal(fake->encodes[fake->launches[0].map[PF_OPERAND_V]].extent[1], 100);
     a.diagonal = -100;
     assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
-    assert_int_equal(fake->encode_count, 4);
-    assert_int_equal(fake->launches[1].map[PF_OPERAND_K], 3);
-    assert_int_equal(fake->launches[1].map[PF_OPERAND_Q], 3);
     assert_int_equal(fake->launches[1].args.attention.key_end[0], 0);
+    assert_int_equal(fake->encodes[fake->launches[1].map[PF_OPERAND_K]].extent[1], 1);
+    a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 1, 1, 100, 0, 64, 64});
+    int before = fake->encode_count;
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    assert_int_equal(fake->encode_count, before + 1);
+    assert_int_equal(fake->launches[2].map[PF_OPERAND_Q], before);
 }
 
 /* Misaligned keys: the sm_80 kernel, and no maps. */

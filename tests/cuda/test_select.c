@@ -344,7 +344,7 @@ static const layout_case layout_cases[] = {
     {"just below 2^40", 0, {2, 3, 100, 64}, {(INT64_C(1) << 39) - 8, 6400, 64, 1}, NULL},
     {"huge", 0, {2, 3, 100, 64}, {INT64_MAX / 2, 6400, 64, 1}, "stride"},
     {"no channels", 0, {2, 3, 100, 0}, {0, 0, 0, 1}, "no channels"},
-    {"no rows", 0, {2, 3, 0, 64}, {0, 0, 64, 1}, NULL},
+    {"no rows", 0, {2, 3, 0, 64}, {0, 0, 0, 0}, NULL},
 };
 
 /* Which layouts tensor maps can read, in f16. */
