@@ -525,7 +525,7 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
     int64_t rows = problem->batch * problem->heads;
     add_pass(b, PF_STEP_KEY_LIVE, &k.passes, PF_ENTRY_KEY_LIVE, key_live_blocks(&b->plan->scratch));
     add_pass(b, PF_STEP_BACKWARD_PRE, &k.passes, PF_ENTRY_BACKWARD_PRE,
-             row_blocks(b, rows * b->plan->scratch.queries_padded));
+             ceil_div(rows * b->plan->scratch.queries_padded, PF_PRE_ROWS));
     if (t != NULL) {
         add_zero(b);
         add_tuned(b, PF_STEP_MAIN, &k.main,

@@ -33,6 +33,9 @@
  * has those of its main kernel. */
 #define PF_PASS_THREADS 256
 
+/* Rows that a workgroup of pf_backward_pre takes. */
+#define PF_PRE_ROWS 64
+
 /* One row a kernel. Owned rows are queries in forward, keys in backward and dbias; cross rows are
  * the others. */
 typedef struct pf_tuning {

@@ -155,6 +155,32 @@ PF_DEVICE uint2 pf_widen_e5m2(pf_u32 bytes) {
     return make_uint2(__byte_perm(bytes, 0, 0x1404), __byte_perm(bytes, 0, 0x3424));
 }
 
+/* Eight adjacent elements of an array, 16-byte aligned. */
+#define PF_VECTOR 8
+
+PF_DEVICE void pf_read_vector(pf_u64 address, pf_i64 index, int type, float x[PF_VECTOR]) {
+    if (type == PF_KTYPE_F32) {
+        const float4 *from = (const float4 *)((const float *)address + index);
+        const float4 a = from[0], b = from[1];
+        x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
+        x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+        return;
+    }
+    const uint4 a = *(const uint4 *)((const unsigned short *)address + index);
+    const pf_u32 words[4] = {a.x, a.y, a.z, a.w};
+    PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) {
+        const unsigned short bits = (unsigned short)(words[i / 2] >> 16 * (i % 2));
+        x[i] = type == PF_KTYPE_BF16 ? pf_bf16_bits_to_f32(bits) : pf_f16_bits_to_f32(bits);
+    }
+}
+
+/* Sum over aligned groups of so many lanes, a power of two. */
+PF_DEVICE float pf_lanes_sum(float x, int lanes) {
+    for (int step = lanes / 2; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
 /* Fragments. A weight fragment of a 16-bit type holds adjacent pairs: x[2 * (e / 4) + e / 2 % 2] is
  * elements e and e + 1, which is the order of the A operand of m16n8k16 and of wgmma. */
 
@@ -222,6 +248,69 @@ PF_DEVICE void pf_write_run(pf_u64 address, pf_i64 index, int type, const float 
     else
         *(pf_u32 *)((unsigned short *)address + index) =
             type == PF_KTYPE_F16 ? pf_pack_f16(a, b) : pf_pack_bf16(a, b);
+}
+
+/* Rows as 16-byte vectors, of f16, bf16 or f32; a row of an accumulator is held by four lanes. */
+#define PF_ROW_RUN 8
+
+/* Word i of lane l, of each four lanes, becomes word l of lane i. */
+PF_DEVICE void pf_quad_transpose(pf_u32 w[4]) {
+    PF_UNROLL for (int step = 1; step <= 2; step *= 2) {
+        const bool upper = pf_lane() & step;
+        PF_UNROLL for (int i = 0; i < 4; ++i) {
+            if (i & step)
+                continue;
+            const pf_u32 got =
+                __shfl_xor_sync(0xffffffffu, upper ? w[i] : w[i + step], step);
+            w[i] = upper ? got : w[i];
+            w[i + step] = upper ? w[i + step] : got;
+        }
+    }
+}
+
+/* Opaque, so that accumulators stay floats for the compiler (see pf_write_run). */
+PF_DEVICE pf_u32 pf_float_bits(float x) {
+    pf_u32 y;
+    asm("mov.b32 %0, %1;" : "=r"(y) : "f"(x));
+    return y;
+}
+
+/* Write the row of slot s of a fragment x[width / 2] to memory from element `index` on: `channels` of its
+ * channels, a multiple of PF_ROW_RUN. Called by whole warps. */
+PF_DEVICE void pf_write_fragment_row(const float *x, int width, int s, pf_u64 address, pf_i64 index,
+                                     int channels, int type) {
+    PF_UNROLL for (int group = 0; group < width / 8; group += 4) {
+        const float *y = x + 4 * group + 2 * s;
+        const int channel = 8 * (group + pf_lane() % 4);
+        if (type == PF_KTYPE_F32) {
+            pf_u32 even[4], odd[4];
+            PF_UNROLL for (int i = 0; i < 4; ++i) {
+                even[i] = pf_float_bits(y[4 * i]);
+                odd[i] = pf_float_bits(y[4 * i + 1]);
+            }
+            pf_quad_transpose(even);
+            pf_quad_transpose(odd);
+            uint4 *to = (uint4 *)((float *)address + index + channel);
+            if (channel < channels) {
+                to[0] = make_uint4(even[0], odd[0], even[1], odd[1]);
+                to[1] = make_uint4(even[2], odd[2], even[3], odd[3]);
+            }
+        } else {
+            pf_u32 w[4];
+            PF_UNROLL for (int i = 0; i < 4; ++i) w[i] =
+                type == PF_KTYPE_BF16 ? pf_pack_bf16(y[4 * i], y[4 * i + 1])
+                                      : pf_pack_f16(y[4 * i], y[4 * i + 1]);
+            pf_quad_transpose(w);
+            if (channel < channels)
+                *(uint4 *)((unsigned short *)address + index + channel) =
+                    make_uint4(w[0], w[1], w[2], w[3]);
+        }
+    }
+}
+
+PF_DEVICE void pf_write_row(const pf_out *out, int s, pf_u64 address, pf_i64 index, int channels,
+                            int type) {
+    pf_write_fragment_row(out->x, PF_OUT_DIM, s, address, index, channels, type);
 }
 
 #endif

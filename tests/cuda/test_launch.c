@@ -216,7 +216,7 @@ static void backward_plain(void **state) {
     assert_success(pfattn_backward(handle, &a, workspace, bytes, &stream));
     int tiles = ceil_div(200, t->cross_tile), padded = tiles * t->cross_tile;
     assert_int_equal(fake->launch_count, 4);
-    assert_launch(0, "pf_backward_pre", "sm_90a/passes", padded, 256, 0); /* 8 heads / 8 warps */
+    assert_launch(0, "pf_backward_pre", "sm_90a/passes", 8 * padded / PF_PRE_ROWS, 256, 0);
     const fake_launch *zero = &fake->launches[1];
     const pf_attention_kargs *k = &fake->launches[2].args.attention;
     assert_string_equal(zero->kernel, "memset");

@@ -418,8 +418,9 @@ static void outputs_do_not_matter(void **state) {
 
 static const test_shape backward_shape = {2, 4, 2, 100, 300, 64, 64};
 
-/* All gradients: statistics of 8 heads * 128 padded queries at 8 a workgroup, the sums cleared, the
- * main kernel over 2 * 2 key heads * ceil(300 / 128), and dq from 8 heads * 2 tiles of 64 queries.
+/* All gradients: statistics of 8 heads * 128 padded queries at 64 a workgroup, the sums cleared,
+ * the main kernel over 2 * 2 key heads * ceil(300 / 128), and dq from 8 heads * 2 tiles of 64
+ * queries.
  */
 static void backward_steps(void **state) {
     (void)state;
@@ -430,7 +431,7 @@ static void backward_steps(void **state) {
     ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_MAIN, PF_STEP_DQ);
     assert_key(&plan.step[0], "sm_90a/passes");
     assert_int_equal(plan.step[0].entry, PF_ENTRY_BACKWARD_PRE);
-    assert_int_equal(plan.step[0].grid, 128);
+    assert_int_equal(plan.step[0].grid, 16);
     assert_int_equal(plan.step[0].block, 256);
     assert_key(&plan.step[2], "sm_90a/backward.f16.64.plain");
     assert_int_equal(plan.step[2].grid, 12);

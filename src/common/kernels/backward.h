@@ -126,60 +126,71 @@ PF_DEVICE void backward_add_dq(backward_context *c, const pf_cross_out *dq,
               &turn);
 }
 
-/* A consumer's round over the queries of one pair. fill_q and fill_dout walk ahead, on targets without
- * a producer, with what to load next. */
-PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out *dv) {
-    backward_state g;
-    query_walk walk = query_walk_begin(c->a, &c->w, pair);
-    query_walk fill_q = walk, fill_dout = walk;
-    PF_REFILL({
-        backward_fill_k(c, pair);
-        backward_fill_v(c, pair);
-        for (int n = 0; n < PF_STAGES && !query_walk_done(&fill_q, c->a, &c->w); ++n) {
-            backward_fill_q(c, &fill_q.at);
-            query_walk_next(&fill_q);
-            backward_fill_dout(c, &fill_dout.at);
-            query_walk_next(&fill_dout);
-        }
-    });
-    backward_take_kv(c, &g, pair);
-    for (int n = 0; !query_walk_done(&walk, c->a, &c->w); query_walk_next(&walk), ++n) {
-        const bool whole = backward_keeps_all(c, &walk.at);
+/* The steps to load next, on targets without a producer. */
+typedef struct backward_fills {
+    query_walk q, dout;
+} backward_fills;
+
+PF_DEVICE void backward_first_fills(backward_context *c, backward_fills *fills, int pair) {
+    backward_fill_k(c, pair);
+    backward_fill_v(c, pair);
+    for (int n = 0; n < PF_STAGES && !query_walk_done(&fills->q, c->a, &c->w); ++n) {
+        backward_fill_q(c, &fills->q.at);
+        query_walk_next(&fills->q);
+        backward_fill_dout(c, &fills->dout.at);
+        query_walk_next(&fills->dout);
+    }
+}
+
+/* A consumer's steps of one pair. dQ is added to memory while the product for dK is under way. */
+PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fills *fills,
+                              backward_state *g, pf_out *dk, pf_out *dv) {
+    for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk), ++n) {
+        const bool whole = backward_keeps_all(c, &walk->at);
         pf_exchange *ds = c->ds[n % PF_EXCHANGES];
         pf_cross_out dq;
         pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
-        backward_issue_scores(c, &g);
+        backward_issue_scores(c, g);
         pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
-        backward_issue_dp(c, &g);
+        backward_issue_dp(c, g);
         pf_mma_wait(1);
-        backward_weights(c, &g, &walk.at, whole);
-        backward_issue_dv(c, &g, dv);
+        backward_weights(c, g, &walk->at, whole);
+        backward_issue_dv(c, g, dv);
         pf_mma_wait(1);
-        backward_ds(c, &g, whole);
+        backward_ds(c, g, whole);
         if (backward_stores_dbias(c))
-            backward_store_dbias(c, &g.dp[PF_T], &walk.at);
-        pf_exchange_publish(ds, g.ds);
-        backward_issue_dk(c, &g, dk);
+            backward_store_dbias(c, &g->dp[PF_T], &walk->at);
+        pf_exchange_publish(ds, g->ds);
         backward_issue_dq(c, ds, &dq);
+        backward_issue_dk(c, g, dk);
         pf_mma_wait(1);
         pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
         PF_REFILL({
-            if (!query_walk_done(&fill_dout, c->a, &c->w)) {
-                backward_fill_dout(c, &fill_dout.at);
-                query_walk_next(&fill_dout);
+            if (!query_walk_done(&fills->dout, c->a, &c->w)) {
+                backward_fill_dout(c, &fills->dout.at);
+                query_walk_next(&fills->dout);
             }
         });
+        if (c->a->dq_sum[walk->at.pair])
+            backward_add_dq(c, &dq, &walk->at);
         pf_mma_wait(0);
         pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
         PF_REFILL({
-            if (!query_walk_done(&fill_q, c->a, &c->w)) {
-                backward_fill_q(c, &fill_q.at);
-                query_walk_next(&fill_q);
+            if (!query_walk_done(&fills->q, c->a, &c->w)) {
+                backward_fill_q(c, &fills->q.at);
+                query_walk_next(&fills->q);
             }
         });
-        if (c->a->dq_sum[pair])
-            backward_add_dq(c, &dq, &walk.at);
     }
+}
+
+PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out *dv) {
+    backward_state g;
+    query_walk walk = query_walk_begin(c->a, &c->w, pair);
+    backward_fills fills = {walk, walk};
+    PF_REFILL(backward_first_fills(c, &fills, pair));
+    backward_take_kv(c, &g, pair);
+    backward_steps(c, &walk, &fills, &g, dk, dv);
     pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
     pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
 }
@@ -197,8 +208,8 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     pf_ring_init(&c.sm->dout_ring, PF_STAGES);
     pf_block_sync();
     PF_PRODUCER {
-        for (pf_i64 n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
-            c.w = backward_work_at(c.a, (int)n);
+        for (int round = 0, at; (at = backward_work_index(c.a, round)) < c.a->work_count; ++round) {
+            c.w = backward_work_at(c.a, at);
             for (int pair = 0; pair < c.a->pairs; ++pair) {
                 backward_fill_k(&c, pair);
                 backward_fill_v(&c, pair);
@@ -211,10 +222,10 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
         }
     }
     PF_CONSUMER {
-        for (pf_i64 n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+        for (int round = 0, at; (at = backward_work_index(c.a, round)) < c.a->work_count; ++round) {
             const pf_attention_kargs *a = c.a;
             pf_out dk, dv;
-            c.w = backward_work_at(a, (int)n);
+            c.w = backward_work_at(a, at);
             const backward_work *w = &c.w;
             if (backward_stores_dbias(&c))
                 backward_clear_dbias(&c);
@@ -237,6 +248,12 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     }
 }
 
+/* Targets without pf_dq_write. */
+#ifndef PF_DQ_WRITES
+#define PF_DQ_WRITES 0
+#define pf_dq_write(...)
+#endif
+
 /* The sums of dQ, scaled, to dq: one block a tile of queries. */
 PF_KERNEL(PF_KERNEL_NAME_WITH(backward, dq), pf_attention_kargs) {
     const pf_attention_kargs *a = PF_KERNEL_ARGS;
@@ -248,7 +265,13 @@ PF_KERNEL(PF_KERNEL_NAME_WITH(backward, dq), pf_attention_kargs) {
         if (!dq->address)
             continue;
         const PF_GLOBAL float *sum = (const PF_GLOBAL float *)a->dq_sum[pair] +
-                           (pf_i64)pf_block() * (PF_CROSS_TILE * PF_HEAD_DIM);
+                                     (pf_i64)pf_block() * (PF_CROSS_TILE * PF_HEAD_DIM);
+        if (PF_DQ_WRITES && a->dim_qk % PF_ROW_RUN == 0 &&
+            pf_tensor_takes_vectors(dq, a->dq_type[pair], 16)) {
+            pf_dq_write(sum, a->alpha, dq->address, pf_row_offset(dq, b, h, i0), dq->stride[2],
+                        a->queries - i0, a->dim_qk, a->dq_type[pair]);
+            continue;
+        }
         for (int n = pf_thread(); n < PF_CROSS_TILE * PF_HEAD_DIM; n += pf_threads()) {
             const int row = n / PF_HEAD_DIM, channel = n % PF_HEAD_DIM;
             if (i0 + row < a->queries && channel < a->dim_qk)

@@ -21,17 +21,29 @@ typedef struct backward_work {
     int b, hk, j0, j1, channel0;
 } backward_work;
 
+/* The first keys are the longest where attention is causal. Where determinism is asked for they come in
+ * their own order, in which they wait for each other. */
 PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM;
-    const int tiles = PF_CEIL_DIV(a->keys, PF_OWNED_TILE);
-    const int bh = index / parts / tiles;
+    const int tiles = PF_CEIL_DIV(a->keys, PF_OWNED_TILE), n = index % tiles;
+    const int tile = a->deterministic ? n : pf_work_tile(n, tiles, a->work_count);
+    const int bh = index / tiles / parts;
     backward_work w;
-    w.channel0 = index % parts * PF_OUT_DIM;
+    w.channel0 = index / tiles % parts * PF_OUT_DIM;
     w.b = bh / a->kv_heads;
     w.hk = bh % a->kv_heads;
-    w.j0 = index / parts % tiles * PF_OWNED_TILE;
+    w.j0 = tile * PF_OWNED_TILE;
     w.j1 = pf_min_int(w.j0 + PF_OWNED_TILE, a->keys);
     return w;
+}
+
+/* pf_work_index, but in the order of the list where determinism is asked for. */
+PF_DEVICE int backward_work_index(const pf_attention_kargs *a, int round) {
+    const unsigned count = (unsigned)a->work_count;
+    if (!a->deterministic || pf_blocks() >= a->work_count)
+        return pf_work_index(round, a->work_count);
+    const unsigned index = (unsigned)round * (unsigned)pf_blocks() + (unsigned)pf_block();
+    return index < count ? (int)index : (int)count;
 }
 
 /* One step: a tile of queries of head h, for one pair. */

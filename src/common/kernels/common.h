@@ -8,6 +8,13 @@
 #define PF_GLOBAL
 #endif
 
+/* Targets without pf_read_vector and pf_lanes_sum. */
+#ifndef PF_VECTOR
+#define PF_VECTOR 1
+#define pf_read_vector(...)
+#define pf_lanes_sum(x, lanes) pf_lane_sum(x)
+#endif
+
 #define PF_LN2 0.69314718055994530942f
 #define PF_LOG2E 1.44269504088896340736f
 #define PF_CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
@@ -29,6 +36,26 @@ PF_DEVICE int pf_min_int(int a, int b) {
 
 PF_DEVICE int pf_max_int(int a, int b) {
     return a > b ? a : b;
+}
+
+/* The item of a list of `count` that the workgroup does in a round; `count` where nothing is left. Where workgroups
+ * do several, each does two neighbours of the list in two rounds, as long as there are two for each. */
+PF_DEVICE int pf_work_index(int round, int count) {
+    if (pf_blocks() >= count)
+        return round == 0 ? (int)pf_block() : count;
+    const unsigned blocks = (unsigned)pf_blocks(), slot = (unsigned)pf_block();
+    const unsigned base = (unsigned)(round / 2 * 2) * blocks;
+    const bool in_order = (int)((unsigned)count - base) <= (int)blocks;
+    const unsigned index = base + (in_order ? round % 2 * blocks + slot : 2 * slot + round % 2);
+    return index < (unsigned)count ? (int)index : count;
+}
+
+/* The order of `count` tiles of which the first are the longest: as it is where each workgroup does one,
+ * otherwise from both ends, so that any two neighbours are about as long as any others. */
+PF_DEVICE int pf_work_tile(int n, int count, int work_count) {
+    if (pf_blocks() >= work_count)
+        return n;
+    return n % 2 ? count - 1 - n / 2 : n / 2;
 }
 
 PF_DEVICE int pf_type_bytes(int type) {
@@ -58,6 +85,14 @@ PF_DEVICE void pf_write(unsigned long long address, pf_i64 index, int type, floa
 /* Offset, in elements, of (b, h, i, channel 0). */
 PF_DEVICE pf_i64 pf_row_offset(const pf_karg_tensor *t, int b, int h, int i) {
     return b * t->stride[0] + h * t->stride[1] + i * t->stride[2];
+}
+
+/* Do vectors of so many bytes lie along the channels of the tensor? */
+PF_DEVICE bool pf_tensor_takes_vectors(const pf_karg_tensor *t, int type, int vector_bytes) {
+    const int bytes = pf_type_bytes(type);
+    const pf_i64 bits =
+        (pf_i64)t->address | t->stride[0] * bytes | t->stride[1] * bytes | t->stride[2] * bytes;
+    return t->stride[3] == 1 && (bits & (vector_bytes - 1)) == 0;
 }
 
 /* Does the window of the pair keep query i and key j? */

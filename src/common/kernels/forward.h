@@ -22,10 +22,11 @@ typedef struct forward_work {
 PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM;
     const int tiles = PF_CEIL_DIV(a->queries, PF_OWNED_TILE);
-    const int tile = tiles - 1 - index / parts % tiles; /* the longest causal rows first */
-    const int bh = index / parts / tiles;
+    /* The last rows are the longest where attention is causal. */
+    const int tile = tiles - 1 - pf_work_tile(index % tiles, tiles, a->work_count);
+    const int bh = index / tiles / parts;
     forward_work w;
-    w.channel0 = index % parts * PF_OUT_DIM;
+    w.channel0 = index / tiles % parts * PF_OUT_DIM;
     w.b = bh / a->heads;
     w.h = bh % a->heads;
     w.i0 = tile * PF_OWNED_TILE;
@@ -428,8 +429,9 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     pf_ring_init(&sm->v_ring, PF_STAGES);
     pf_block_sync();
     PF_PRODUCER {
-        for (pf_i64 n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
-            c.w = forward_work_at(c.a, (int)n);
+        for (int round = 0, at; (at = pf_work_index(round, c.a->work_count)) < c.a->work_count;
+             ++round) {
+            c.w = forward_work_at(c.a, at);
             for (key_walk walk = key_walk_begin(c.a, &c.w); !key_walk_done(&walk, c.a);
                  key_walk_next(&walk, c.a, &c.w)) {
                 if (walk.enters)
@@ -440,9 +442,10 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
         }
     }
     PF_CONSUMER {
-        for (pf_i64 n = pf_block(); n < c.a->work_count; n += pf_blocks()) {
+        for (int round = 0, at; (at = pf_work_index(round, c.a->work_count)) < c.a->work_count;
+             ++round) {
             forward_state f;
-            c.w = forward_work_at(c.a, (int)n);
+            c.w = forward_work_at(c.a, at);
             forward_begin(&f);
             PF_REFILL({
                 const key_walk walk = key_walk_begin(c.a, &c.w);

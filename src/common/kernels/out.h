@@ -5,20 +5,18 @@
 
 #include "common.h"
 
+/* Targets without pf_write_row. */
+#ifndef PF_ROW_RUN
+#define PF_ROW_RUN 1
+#define pf_write_row(...)
+#endif
+
 /* Where a workgroup's output fragment goes: rows [row0, rows) and channels [channel0, channels) of
  * (b, h). */
 typedef struct pf_out_place {
     const pf_karg_tensor *t;
     int type, b, h, row0, rows, channel0, channels;
 } pf_out_place;
-
-/* Does the tensor take PF_OUT_RUN adjacent channels as one vector? */
-PF_DEVICE bool pf_out_takes_runs(const pf_karg_tensor *t, int type) {
-    const int bytes = pf_type_bytes(type);
-    const pf_i64 bits =
-        (pf_i64)t->address | t->stride[0] * bytes | t->stride[1] * bytes | t->stride[2] * bytes;
-    return t->stride[3] == 1 && (bits & (PF_OUT_RUN * bytes - 1)) == 0;
-}
 
 PF_DEVICE void pf_out_store_element(const pf_out_place *at, int e, float value) {
     const int row = at->row0 + pf_slot_owned(pf_out_slot(e)), c = at->channel0 + pf_out_channel(e);
@@ -53,13 +51,26 @@ PF_DEVICE void pf_out_store_runs(const pf_out *out, const pf_out_place *at) {
     }
 }
 
+/* Row by row, where the target turns a row round among its threads for wider vectors. */
+PF_DEVICE void pf_out_store_rows(const pf_out *out, const pf_out_place *at) {
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        const int row = at->row0 + pf_slot_owned(s), channels = at->channels - at->channel0;
+        const pf_i64 index = pf_row_offset(at->t, at->b, at->h, row) + at->channel0;
+        pf_write_row(out, s, at->t->address, index, row < at->rows ? channels : 0, at->type);
+    }
+}
+
 /* Write an output fragment. The type is that of the operands or f32, and any for e5m2: saying so
  * here leaves out the code of the others. */
 PF_DEVICE void pf_out_store(const pf_out *out, const pf_karg_tensor *t, int type, int b, int h,
                             int row0, int rows, int channel0, int channels) {
     const int known = PF_ELEMENT == PF_KTYPE_E5M2 || type == PF_KTYPE_F32 ? type : (int)PF_ELEMENT;
     const pf_out_place at = {t, known, b, h, row0, rows, channel0, channels};
-    if (channels % PF_OUT_RUN == 0 && pf_out_takes_runs(t, known))
+    if (PF_ROW_RUN > 1 && known != PF_KTYPE_E5M2 && channels % PF_ROW_RUN == 0 &&
+        pf_tensor_takes_vectors(t, known, 16))
+        pf_out_store_rows(out, &at);
+    else if (channels % PF_OUT_RUN == 0 &&
+             pf_tensor_takes_vectors(t, known, PF_OUT_RUN * pf_type_bytes(known)))
         pf_out_store_runs(out, &at);
     else
         pf_out_store_elements(out, &at);

@@ -29,52 +29,102 @@ PF_KERNEL(pf_key_live, pf_attention_kargs) {
     }
 }
 
-/* sum_c x[row][c] y[row][c], over the lanes of the group. */
-PF_DEVICE float row_dot(const pf_attention_kargs *a, const pf_karg_tensor *x, int x_type,
-                        const pf_karg_tensor *y, int y_type, int b, int h, int i) {
+/* How pf_backward_pre shares its rows out: `lanes` threads to a row, which read vectors where all tensors take
+ * them. */
+typedef struct row_sharing {
+    bool vectors;
+    int lanes;
+} row_sharing;
+
+PF_DEVICE bool row_takes_vectors(const pf_karg_tensor *t, int type) {
+    return !t->address || pf_tensor_takes_vectors(t, type, 16);
+}
+
+PF_DEVICE row_sharing row_sharing_of(const pf_attention_kargs *a) {
+    row_sharing sharing = {false, PF_LANES};
+    if (PF_VECTOR == 1 || a->dim_v % PF_VECTOR != 0 ||
+        !row_takes_vectors(&a->operand[PF_OPERAND_DOUT], a->element_type) ||
+        !row_takes_vectors(&a->operand[PF_OPERAND_TDOUT], a->element_type) ||
+        !row_takes_vectors(&a->o, a->o_type) || !row_takes_vectors(&a->to, a->to_type))
+        return sharing;
+    sharing.vectors = true;
+    for (sharing.lanes = 1; sharing.lanes < PF_LANES && sharing.lanes * PF_VECTOR < a->dim_v;)
+        sharing.lanes *= 2;
+    return sharing;
+}
+
+/* sum_c x[row][c] y[row][c], over the lanes of the row. */
+PF_DEVICE float row_dot(const pf_attention_kargs *a, const row_sharing *sharing,
+                        const pf_karg_tensor *x, int x_type, const pf_karg_tensor *y, int y_type,
+                        int b, int h, int i) {
+    const int lane = pf_lane() % sharing->lanes;
     float sum = 0.f;
     if (!x->address || !y->address)
         return 0.f;
     const pf_i64 at_x = pf_row_offset(x, b, h, i), at_y = pf_row_offset(y, b, h, i);
-    for (int c = pf_lane(); c < a->dim_v; c += PF_LANES)
-        sum = pf_fma(pf_read(x->address, at_x + c * x->stride[3], x_type),
-                     pf_read(y->address, at_y + c * y->stride[3], y_type), sum);
-    return pf_lane_sum(sum);
+    if (sharing->vectors) {
+        for (int c = lane * PF_VECTOR; c < a->dim_v; c += sharing->lanes * PF_VECTOR) {
+            float u[PF_VECTOR], v[PF_VECTOR];
+            pf_read_vector(x->address, at_x + c, x_type, u);
+            pf_read_vector(y->address, at_y + c, y_type, v);
+            PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n)
+                sum = pf_fma(u[n], v[n], sum);
+        }
+    } else {
+        for (int c = lane; c < a->dim_v; c += sharing->lanes)
+            sum = pf_fma(pf_read(x->address, at_x + c * x->stride[3], x_type),
+                         pf_read(y->address, at_y + c * y->stride[3], y_type), sum);
+    }
+    return pf_lanes_sum(sum, sharing->lanes);
 }
 
 PF_DEVICE float row_stat(const pf_karg_tensor *t, int b, int h, int i) {
     return t->address ? ((const PF_GLOBAL float *)t->address)[pf_row_offset(t, b, h, i)] : 0.f;
 }
 
-/* query_stats and query_live: one group of lanes a query, rows past the end included. */
-PF_KERNEL(pf_backward_pre, pf_attention_kargs) {
-    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+PF_DEVICE void backward_pre_row(const pf_attention_kargs *a, const row_sharing *sharing, pf_i64 bh,
+                                int i) {
     const pf_karg_tensor *dout = &a->operand[PF_OPERAND_DOUT];
     const pf_karg_tensor *tdout = &a->operand[PF_OPERAND_TDOUT];
-    const pf_i64 row = ((pf_i64)pf_block() * pf_threads() + pf_thread()) / PF_LANES;
-    const pf_i64 bh = row / a->queries_padded;
-    const int i = (int)(row % a->queries_padded);
-    if (bh >= (pf_i64)a->batch * a->heads)
-        return;
-    const int b = (int)(bh / a->heads), h = (int)(bh % a->heads);
+    const int b = (int)bh / a->heads, h = (int)bh % a->heads;
     float lse = PF_INFINITY, delta = 0.f, tlse = 0.f, tdelta = 0.f;
-    const float row_lse = i < a->queries ? row_stat(&a->lse, b, h, i) : -PF_INFINITY;
+    const bool inside = i < a->queries;
+    const float row_lse = inside ? row_stat(&a->lse, b, h, i) : -PF_INFINITY;
     const bool live = row_lse != -PF_INFINITY;
-    if (live) {
+    if (inside) {
+        delta = row_dot(a, sharing, dout, a->element_type, &a->o, a->o_type, b, h, i);
+        tdelta = row_dot(a, sharing, tdout, a->element_type, &a->o, a->o_type, b, h, i) +
+                 row_dot(a, sharing, dout, a->element_type, &a->to, a->to_type, b, h, i);
         lse = row_lse * a->lse_unit;
-        delta = row_dot(a, dout, a->element_type, &a->o, a->o_type, b, h, i) -
-                row_stat(&a->dlse, b, h, i);
+        delta -= row_stat(&a->dlse, b, h, i);
         tlse = row_stat(&a->tlse, b, h, i);
-        tdelta = row_dot(a, tdout, a->element_type, &a->o, a->o_type, b, h, i) +
-                 row_dot(a, dout, a->element_type, &a->to, a->to_type, b, h, i);
     }
-    if (pf_lane() == 0) {
-        PF_GLOBAL float *stats = (PF_GLOBAL float *)a->query_stats + bh * PF_STATS * a->queries_padded + i;
-        stats[PF_STAT_LSE * (pf_i64)a->queries_padded] = lse;
-        stats[PF_STAT_DELTA * (pf_i64)a->queries_padded] = delta;
-        stats[PF_STAT_TLSE * (pf_i64)a->queries_padded] = tlse;
-        stats[PF_STAT_TDELTA * (pf_i64)a->queries_padded] = tdelta;
-        ((PF_GLOBAL unsigned char *)a->query_live)[bh * a->queries_padded + i] = live;
+    if (pf_lane() % sharing->lanes == 0) {
+        const pf_i64 padded = a->queries_padded;
+        PF_GLOBAL float *stats = (PF_GLOBAL float *)a->query_stats + bh * PF_STATS * padded + i;
+        stats[PF_STAT_LSE * padded] = live ? lse : PF_INFINITY;
+        stats[PF_STAT_DELTA * padded] = live ? delta : 0.f;
+        stats[PF_STAT_TLSE * padded] = live ? tlse : 0.f;
+        stats[PF_STAT_TDELTA * padded] = live ? tdelta : 0.f;
+        ((PF_GLOBAL unsigned char *)a->query_live)[bh * padded + i] = live;
+    }
+}
+
+/* query_stats and query_live, rows past the end included: PF_PRE_ROWS of the rows of all heads a
+ * workgroup. */
+PF_KERNEL(pf_backward_pre, pf_attention_kargs) {
+    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    const row_sharing sharing = row_sharing_of(a);
+    const pf_i64 row0 = (pf_i64)pf_block() * PF_PRE_ROWS;
+    const pf_i64 bh0 = row0 / a->queries_padded, heads = (pf_i64)a->batch * a->heads;
+    const int i0 = (int)(row0 - bh0 * a->queries_padded);
+    for (int r = pf_thread() / sharing.lanes; r < PF_PRE_ROWS; r += pf_threads() / sharing.lanes) {
+        pf_i64 bh = bh0;
+        int i = i0 + r;
+        for (; i >= a->queries_padded; ++bh)
+            i -= a->queries_padded;
+        if (bh < heads)
+            backward_pre_row(a, &sharing, bh, i);
     }
 }
 

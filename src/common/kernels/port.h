@@ -89,7 +89,16 @@
  *
  * ARITHMETIC. pf_exp2, pf_log2, pf_fma, pf_max: the target's fast f32 functions; pf_exp2(-inf) = 0, NaN passes.
  * pf_f16_bits_to_f32 and so on convert bit patterns, rounding to nearest even; pf_write_run(address, index, type, x)
- * stores PF_OUT_RUN floats as one vector of f16, bf16 or f32 (e5m2 too). */
+ * stores PF_OUT_RUN floats as one vector of f16, bf16 or f32 (e5m2 too).
+ *
+ * WIDE ACCESS, for targets that gain by it; each is left out by not defining its macro:
+ *     PF_VECTOR 8     pf_read_vector(address, index, type, x): 8 adjacent elements of f16, bf16 or f32, 16-byte
+ *                     aligned; pf_lanes_sum(x, n): the sum over aligned groups of n lanes, a power of two
+ *     PF_ROW_RUN 8    pf_write_row(out, s, address, index, channels, type): the first `channels` channels, a
+ *                     multiple of 8, of the row of slot s, as 16-byte vectors of f16, bf16 or f32 from
+ *                     element `index` on
+ *     PF_DQ_WRITES 1  pf_dq_write(sum, alpha, address, index, stride, rows, channels, type): a block of sums
+ *                     of dQ, times alpha, to its first rows, likewise */
 #ifndef PF_KERNELS_PORT_H
 #define PF_KERNELS_PORT_H
 
