@@ -20,10 +20,16 @@ enum {
     PF_GROUPS = (PF_THREADS - PF_FIRST_CONSUMER) / 128,
     PF_SLAB = 64,       /* channels */
     PF_ROW_BYTES = 128, /* of a row of a slab */
-    /* Registers of a thread, so that all fit in what the kernel starts with. One group alone starts
-     * with as many as it can have. */
-    PF_PRODUCER_REGISTERS = PF_GROUPS == 3 ? 32 : 24,
-    PF_CONSUMER_REGISTERS = PF_GROUPS == 3 ? 160 : 240,
+    /* Registers of a thread, so that all fit in what the kernel starts with. Where accumulators
+     * leave no choice the producer spills some of what it knows of the workgroup's next item. One
+     * group alone starts with as many as it can have. */
+    PF_CROWDED = PF_HEAD_DIM > 64 && PF_OP != PF_OP_FORWARD,
+    PF_PRODUCER_REGISTERS = PF_GROUPS == 3 ? 32
+                            : PF_CROWDED   ? 24
+                                           : 40,
+    PF_CONSUMER_REGISTERS = PF_GROUPS == 3 ? 160
+                            : PF_CROWDED   ? 240
+                                           : 232,
 };
 static_assert(PF_OWNED_TILE == 64 * PF_GROUPS, "each warpgroup owns 64 rows");
 static_assert(PF_CROSS_TILE % 16 == 0 && PF_HEAD_DIM % PF_SLAB == 0 && PF_OUT_DIM % PF_SLAB == 0,
@@ -44,7 +50,7 @@ typedef pf_owned_tile pf_crossed_tile;
 
 /* The group's rows of an owned tile, as wgmma takes them. */
 typedef struct pf_owned {
-    pf_u64 rows;
+    pf_u32 rows;
 } pf_owned;
 
 /* Named barriers. */
@@ -54,8 +60,15 @@ enum {
     PF_BARRIER_GROUP = 5, /* one a group */
 };
 
-PF_DEVICE int pf_group() {
+PF_DEVICE int pf_thread_group() {
     return ((int)threadIdx.x - PF_FIRST_CONSUMER) / 128;
+}
+
+/* The same, called by whole warps. The shuffle tells the compiler that a warp agrees on it, so that
+ * it and what is computed from it can live in uniform registers, where wgmma wants its descriptors.
+ */
+PF_DEVICE int pf_group() {
+    return __shfl_sync(0xffffffffu, pf_thread_group(), 0);
 }
 
 /* ---- rings ---- */
@@ -214,13 +227,15 @@ PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_so
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,
                              bool fresh) {
-    const pf_u64 b = pf_wgmma_tile(pf_shared_address(cross), 16);
+    const pf_u32 b = pf_wgmma_tile(pf_shared_address(cross), 16);
+    pf_u32 a = owned->rows;
+    asm volatile("" : "+r"(a)); /* no descriptors carried along, where registers are short */
     pf_wgmma_pin(s->x, PF_SCORE_COUNT);
     pf_wgmma_fence();
     PF_UNROLL for (int c = 0; c < PF_HEAD_DIM; c += 16) {
         const int slab = c / PF_SLAB, within = c % PF_SLAB * 2;
         pf_wgmma<PF_CROSS_TILE>::shared<0, 0>(
-            s->x, pf_wgmma_advance(owned->rows, slab * PF_OWNED_TILE * PF_ROW_BYTES + within),
+            s->x, pf_wgmma_advance(a, slab * PF_OWNED_TILE * PF_ROW_BYTES + within),
             pf_wgmma_advance(b, slab * PF_CROSS_TILE * PF_ROW_BYTES + within), !fresh || c > 0);
     }
 }
@@ -231,7 +246,7 @@ PF_DEVICE void pf_weights_pack(pf_weights *w, const pf_scores *s) {
 }
 
 PF_DEVICE void pf_out_mma_slabs(pf_out *out, pf_weights *w, const unsigned char *slabs) {
-    const pf_u64 b = pf_wgmma_tile(pf_shared_address(slabs), PF_CROSS_TILE * PF_ROW_BYTES);
+    const pf_u32 b = pf_wgmma_tile(pf_shared_address(slabs), PF_CROSS_TILE * PF_ROW_BYTES);
     pf_wgmma_pin(out->x, PF_OUT_COUNT);
     pf_wgmma_pin(w->x, PF_SCORE_COUNT / 2);
     pf_wgmma_fence();
@@ -270,7 +285,7 @@ PF_DEVICE bool pf_enter_producer() {
 PF_DEVICE bool pf_enter_consumer() {
     if (PF_GROUPS > 1)
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)PF_CONSUMER_REGISTERS));
-    if (PF_GROUPS > 1 && pf_group() == PF_GROUPS - 1)
+    if (PF_GROUPS > 1 && pf_thread_group() == PF_GROUPS - 1)
         pf_named_arrive(PF_BARRIER_TURN, 256);
     pf_port_init();
     return true;
@@ -286,12 +301,12 @@ PF_DEVICE bool pf_enter_consumer() {
 /* Groups take turns in a circle: while one issues its products, another computes its softmax. */
 PF_DEVICE void pf_turn_wait() {
     if (PF_GROUPS > 1)
-        pf_named_sync(PF_BARRIER_TURN + pf_group(), 256);
+        pf_named_sync(PF_BARRIER_TURN + pf_thread_group(), 256);
 }
 
 PF_DEVICE void pf_turn_pass() {
     if (PF_GROUPS > 1)
-        pf_named_arrive(PF_BARRIER_TURN + (pf_group() + 1) % PF_GROUPS, 256);
+        pf_named_arrive(PF_BARRIER_TURN + (pf_thread_group() + 1) % PF_GROUPS, 256);
 }
 
 #undef PF_SHARED

@@ -37,8 +37,9 @@ PF_DEVICE pf_port_shared *pf_port() {
 }
 
 PF_DEVICE void pf_port_init() {
+    const int group = pf_thread_group();
     if (threadIdx.x % 128 == 0)
-        pf_port()->raise[pf_group()] = 0;
+        pf_port()->raise[group] = 0;
 }
 
 /* ---- exchange ---- */
@@ -75,8 +76,8 @@ PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
     const bool by_rows = PF_CROSS_SLABS == PF_GROUPS;
     const int slab = by_rows ? pf_group() : 0;
     const int channel = channel0 + (by_rows ? 0 : pf_group() * PF_DQ_WIDTH);
-    const pf_u64 a = pf_wgmma_tile(pf_shared_address(exchange->bytes[slab]), 16);
-    const pf_u64 b =
+    const pf_u32 a = pf_wgmma_tile(pf_shared_address(exchange->bytes[slab]), 16);
+    const pf_u32 b =
         pf_wgmma_tile(pf_shared_address(owned->bytes[channel / PF_SLAB]) + channel % PF_SLAB * 2,
                       PF_OWNED_TILE * PF_ROW_BYTES);
     pf_wgmma_pin(d->x, PF_CROSS_COUNT);
@@ -99,9 +100,34 @@ PF_DEVICE int pf_dq_index(int row, int channel) {
            n % 2;
 }
 
+/* A block of sums, times alpha, to the first `rows` rows of a tensor of 16-byte vectors, the first
+ * of which is at element `index`. */
+#define PF_DQ_WRITES 1
+PF_DEVICE void pf_dq_write(const float *sum, float alpha, pf_u64 address, pf_i64 index,
+                           pf_i64 stride, int rows, int channels, int type) {
+    const int shares = PF_CROSS_TILE * PF_HEAD_DIM / PF_DQ_SHARE, thread = (int)threadIdx.x % 128;
+    const bool by_rows = PF_CROSS_SLABS == PF_GROUPS;
+    for (int n = (int)threadIdx.x / 128; n < shares; n += (int)blockDim.x / 128) {
+        const int group = n % PF_GROUPS;
+        const int channel0 = n / PF_GROUPS * PF_OUT_DIM + (by_rows ? 0 : group * PF_DQ_WIDTH);
+        const float4 *from = (const float4 *)(sum + n * PF_DQ_SHARE) + thread;
+        pf_cross_out d;
+        PF_UNROLL for (int i = 0; i < PF_CROSS_COUNT / 4; ++i) {
+            const float4 x = from[i * 128];
+            d.x[4 * i] = alpha * x.x, d.x[4 * i + 1] = alpha * x.y;
+            d.x[4 * i + 2] = alpha * x.z, d.x[4 * i + 3] = alpha * x.w;
+        }
+        PF_UNROLL for (int s = 0; s < 2; ++s) {
+            const int row = (by_rows ? 64 * group : 0) + 16 * (thread / 32) + pf_lane() / 4 + 8 * s;
+            pf_write_fragment_row(d.x, PF_DQ_WIDTH, s, address, index + row * stride + channel0,
+                                  row < rows ? channels - channel0 : 0, type);
+        }
+    }
+}
+
 /* The thread that copies a warpgroup's share: raise the counter of its last sums. */
-PF_DEVICE void pf_dq_raise() {
-    pf_u64 *raise = &pf_port()->raise[pf_group()];
+PF_DEVICE void pf_dq_raise(int group) {
+    pf_u64 *raise = &pf_port()->raise[group];
     if (*raise) {
         pf_bulk_wait();
         asm volatile("fence.proxy.async.global;\n"
@@ -125,33 +151,33 @@ PF_DEVICE void pf_dq_wait_turn(const pf_turn *turn) {
 }
 
 PF_DEVICE void pf_dq_add(const pf_cross_out *d, pf_u64 address, int channel0, const pf_turn *turn) {
-    float4 *share = (float4 *)pf_port()->dq[pf_group()];
-    const int t = (int)threadIdx.x % 128;
+    const int t = (int)threadIdx.x % 128, group = pf_thread_group();
+    float4 *share = (float4 *)pf_port()->dq[group];
     if (t == 0) {
         if (turn->counter)
-            pf_dq_raise();
+            pf_dq_raise(group);
         pf_bulk_wait_read();
     }
-    pf_named_sync(PF_BARRIER_GROUP + pf_group(), 128);
+    pf_named_sync(PF_BARRIER_GROUP + group, 128);
     PF_UNROLL for (int i = 0; i < PF_CROSS_COUNT / 4; ++i) share[i * 128 + t] =
         make_float4(d->x[4 * i], d->x[4 * i + 1], d->x[4 * i + 2], d->x[4 * i + 3]);
     pf_async_fence();
-    pf_named_sync(PF_BARRIER_GROUP + pf_group(), 128);
+    pf_named_sync(PF_BARRIER_GROUP + group, 128);
     if (t == 0) {
         const int part = channel0 / PF_OUT_DIM;
         if (turn->counter)
             pf_dq_wait_turn(turn);
-        pf_bulk_add(address + 4 * (part * PF_GROUPS + pf_group()) * PF_DQ_SHARE, share,
-                    4 * PF_DQ_SHARE);
+        pf_bulk_add(address + 4 * (part * PF_GROUPS + group) * PF_DQ_SHARE, share, 4 * PF_DQ_SHARE);
         if (turn->counter)
-            pf_port()->raise[pf_group()] = turn->counter;
+            pf_port()->raise[group] = turn->counter;
     }
 }
 
 PF_DEVICE void pf_dq_drain() {
+    const int group = pf_thread_group();
     if (threadIdx.x % 128 == 0) {
         pf_bulk_wait();
-        pf_dq_raise();
+        pf_dq_raise(group);
     }
 }
 

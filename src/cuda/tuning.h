@@ -31,7 +31,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     /*   target   operation     class   hd  owned cross out stages threads KiB blocks persistent */
     ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512,  90,  1,  1)
     ROW(SM_90A, FORWARD,       HALF,  128,  128,  128, 128,  2,     384, 162,  1,  1)
-    ROW(SM_90A, FORWARD,       HALF,  256,  128,   64, 256,  2,     384, 194,  1,  1)
+    ROW(SM_90A, FORWARD,       HALF,  256,  128,   80, 256,  2,     384, 226,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,   64,  128,   96,  64,  2,     384, 130,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,  128,  128,   64, 128,  2,     384, 194,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,  256,  128,   64, 128,  1,     384, 226,  1,  1)

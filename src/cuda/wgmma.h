@@ -50,25 +50,44 @@ static_assert(PF_ELEMENT == PF_KTYPE_BF16, "the preprocessor sees no enum");
 #define PF_SUMS_96 PF_SUMS_88, PF_SUMS(88)
 #define PF_SUMS_128 PF_SUMS_96, PF_SUMS(96), PF_SUMS(104), PF_SUMS(112), PF_SUMS(120)
 
+/* Descriptors, of tiles whose rows of 128 bytes are swizzled over groups of eight rows. Their upper
+ * half is the same for all; the lower counts in units of 16 bytes. `leading` is the distance from
+ * one 64-element slab to the next, where the operand is contiguous along m or n and wider than
+ * that. */
+PF_DEVICE pf_u32 pf_wgmma_tile(pf_u32 address, int leading) {
+    return (address & 0x3ffff) >> 4 | (pf_u32)(leading >> 4) << 16;
+}
+
+PF_DEVICE pf_u32 pf_wgmma_advance(pf_u32 tile, int bytes) {
+    return tile + (pf_u32)(bytes >> 4);
+}
+
+PF_DEVICE pf_u64 pf_wgmma_descriptor(pf_u32 tile) {
+    const pf_u32 swizzle_128 = 1, group_bytes = 1024;
+    return (pf_u64)(swizzle_128 << 30 | group_bytes >> 4) << 32 | tile;
+}
+
 template <int n> struct pf_wgmma;
 
 /* One shape with c = n / 2 registers; i0 to i5 are the six names after those of the accumulator. */
 #define PF_WGMMA(n, c, i0, i1, i2, i3, i4, i5)                                                     \
     template <> struct pf_wgmma<n> {                                                               \
         template <int ta, int tb>                                                                  \
-        PF_DEVICE void shared(float *d, pf_u64 a, pf_u64 b, bool accumulate) {                     \
+        PF_DEVICE void shared(float *d, pf_u32 a, pf_u32 b, bool accumulate) {                     \
             asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " i2 ", 0;\n"                           \
                          "wgmma.mma_async.sync.aligned.m64n" #n "k16." PF_WGMMA_TYPES              \
                          " {" PF_NAMES_##c "}, " i0 ", " i1 ", p, 1, 1, " i3 ", " i4 ";\n}"        \
                          : PF_SUMS_##c                                                             \
-                         : "l"(a), "l"(b), "r"((int)accumulate), "n"(ta), "n"(tb));                \
+                         : "l"(pf_wgmma_descriptor(a)), "l"(pf_wgmma_descriptor(b)),               \
+                           "r"((int)accumulate), "n"(ta), "n"(tb));                                \
         }                                                                                          \
-        template <int tb> PF_DEVICE void registers(float *d, const pf_u32 *a, pf_u64 b) {          \
+        template <int tb> PF_DEVICE void registers(float *d, const pf_u32 *a, pf_u32 b) {          \
             asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16." PF_WGMMA_TYPES              \
                          " {" PF_NAMES_##c "}, {" i0 ", " i1 ", " i2 ", " i3 "}, " i4              \
                                            ", 1, 1, 1, " i5 ";"                                    \
                          : PF_SUMS_##c                                                             \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(tb));           \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),                             \
+                           "l"(pf_wgmma_descriptor(b)), "n"(tb));                                  \
         }                                                                                          \
     };
 
@@ -85,20 +104,6 @@ PF_WGMMA(192, 96, "%96", "%97", "%98", "%99", "%100", "%101")
 PF_WGMMA(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 
 #undef PF_WGMMA
-
-/* Descriptor of a tile whose rows of 128 bytes are swizzled over groups of eight. `leading` is the
- * distance in bytes from one 64-element slab to the next, where the operand is contiguous along m
- * or n and wider than that. */
-PF_DEVICE pf_u64 pf_wgmma_tile(pf_u32 address, int leading) {
-    const pf_u64 swizzle_128 = 1, group_bytes = 1024;
-    return (pf_u64)((address & 0x3ffff) >> 4) | (pf_u64)(leading >> 4) << 16 |
-           group_bytes >> 4 << 32 | swizzle_128 << 62;
-}
-
-/* Descriptors count in units of 16 bytes. */
-PF_DEVICE pf_u64 pf_wgmma_advance(pf_u64 tile, int bytes) {
-    return tile + (pf_u64)(bytes >> 4);
-}
 
 /* Before products: what was written to these registers is written, and the compiler moves no
  * access across. */
