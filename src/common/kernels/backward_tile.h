@@ -4,7 +4,7 @@
  *
  * The workgroup owns keys and streams queries. With tangents every product has its product rule beside
  * it. */
-#include "common.h"
+#include "work.h"
 
 typedef struct backward_shared {
     pf_crossed_tile k[1 + PF_TANGENT];

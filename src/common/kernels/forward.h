@@ -6,6 +6,7 @@
  * order, so only tiles that straddle the threshold are visited twice. With tangents the same walk
  * also carries t = dS and accumulates sum P (t v + tv); its mean is taken out at the end. */
 #include "out.h"
+#include "work.h"
 
 typedef struct forward_shared {
     pf_owned_tile q[1 + PF_TANGENT];
