@@ -266,6 +266,9 @@ static float div_fixup_lane(float q, float d, float n) {
     int e = exponent(n) - exponent(d);
     if (e < -150)
         return as_f32(sign);
+    /* Far beyond the largest number the refinement itself overflows and leaves inf - inf. */
+    if (q != q && e > 0)
+        return as_f32(sign | 0x7f800000u);
     return as_f32((as_u32(q) & 0x7fffffffu) | sign);
 }
 

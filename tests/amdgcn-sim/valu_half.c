@@ -299,7 +299,10 @@ static double div_fixup_lane(double q, double d, double n) {
         return sign * INFINITY;
     if (isinf(d) || n == 0)
         return sign * 0.;
-    return exponent(n) - exponent(d) < -1075 ? sign * 0. : sign * fabs(q);
+    const int e = exponent(n) - exponent(d);
+    if (q != q && e > 0) /* the refinement itself overflowed and left inf - inf */
+        return sign * INFINITY;
+    return e < -1075 ? sign * 0. : sign * fabs(q);
 }
 
 static void div_fixup_d(struct sim_wave *w, const struct sim_insn *in) {

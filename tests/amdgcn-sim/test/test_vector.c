@@ -82,6 +82,10 @@ static void test_float_division(void **state) {
             a[i] = ldexpf(1.f + fabsf(test_uniform()), (int)(test_random() % 250) - 125);
             b[i] = ldexpf(1.f + fabsf(test_uniform()), (int)(test_random() % 250) - 125);
         }
+        if (i % 32 == 2) { /* far beyond it */
+            a[i] = ldexpf(1.5f, i % 64 == 2 ? 120 : -120);
+            b[i] = ldexpf(-1.25f, i % 64 == 2 ? -120 : 120);
+        }
     }
     void *da = test_upload(a, sizeof(a)), *db = test_upload(b, sizeof(b)),
          *d = test_output(sizeof(out));
