@@ -11,7 +11,7 @@
 /* Targets without pf_read_vector and pf_lanes_sum. */
 #ifndef PF_VECTOR
 #define PF_VECTOR 1
-#define pf_read_vector(...)
+#define pf_read_vector(address, index, type, x) ((x)[0] = pf_read(address, index, type))
 #define pf_lanes_sum(x, lanes) pf_lane_sum(x)
 #endif
 
