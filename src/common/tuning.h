@@ -49,6 +49,7 @@ typedef struct pf_tuning {
     int shared_bytes; /* dynamic shared memory of a workgroup */
     int min_blocks;   /* workgroups meant to share a multiprocessor */
     int persistent;   /* 1: the grid fills the device, and workgroups loop over work items */
+    int waves_per_eu; /* AMD: waves that registers must leave room for on each SIMD */
 } pf_tuning;
 
 #if defined(__cplusplus)

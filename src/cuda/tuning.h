@@ -27,7 +27,7 @@
 PF_TUNING_TABLE pf_cuda_tuning[] = {
 #define ROW(target, op, element_class, hd, owned, cross, out, stages, threads, kib, blocks, persistent) \
     {PF_TARGET_##target, PF_OP_##op, PF_CLASS_##element_class,                                          \
-     hd, owned, cross, out, stages, threads, PF_KIB(kib), blocks, persistent},
+     hd, owned, cross, out, stages, threads, PF_KIB(kib), blocks, persistent, 0},
     /*   target   operation     class   hd  owned cross out stages threads KiB blocks persistent */
     ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512,  90,  1,  1)
     ROW(SM_90A, FORWARD,       HALF,  128,  128,  128, 128,  2,     384, 162,  1,  1)

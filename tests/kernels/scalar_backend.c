@@ -25,6 +25,7 @@
      1,                                                                                            \
      0,                                                                                            \
      1,                                                                                            \
+     0,                                                                                            \
      0},
 #define ROWS(element_class)                                                                        \
     ROW(FORWARD, element_class)                                                                    \

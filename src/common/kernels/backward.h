@@ -75,14 +75,18 @@ PF_DEVICE void backward_issue_dq(backward_context *c, pf_exchange *ds, pf_cross_
 PF_DEVICE void backward_store_dbias(const backward_context *c, const pf_scores *ds,
                                     const query_step *step) {
     const pf_attention_kargs *a = c->a;
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const int i = step->tile * PF_CROSS_TILE + pf_score_cross(e);
-        const int j = c->w.j0 + pf_slot_owned(pf_score_slot(e));
-        const bool far = a->pairs == 2 && pf_window_keeps(a, 1, i, j);
-        if (i < a->queries && j < c->w.j1 && far == (step->pair == 1))
-            pf_write(a->dbias.address,
-                     pf_row_offset(&a->dbias, c->w.b, step->h, i) + j * a->dbias.stride[3],
-                     a->dbias_type, ds->x[e]);
+    pf_scores turned = *ds;
+    PF_ROLLED for (int first = 0; first < PF_SCORE_COUNT; first += PF_SCORE_STEP) {
+        PF_UNROLL for (int u = 0; u < PF_SCORE_STEP; ++u) {
+            const int e = first + u, i = step->tile * PF_CROSS_TILE + pf_score_cross(e);
+            const int j = c->w.j0 + pf_slot_owned(pf_score_slot(e));
+            const bool far = a->pairs == 2 && pf_window_keeps(a, 1, i, j);
+            if (i < a->queries && j < c->w.j1 && far == (step->pair == 1))
+                pf_write(a->dbias.address,
+                         pf_row_offset(&a->dbias, c->w.b, step->h, i) + j * a->dbias.stride[3],
+                         a->dbias_type, turned.x[u] * PF_WEIGHT_UNSHIFT);
+        }
+        pf_scores_turn(&turned);
     }
 }
 
@@ -235,11 +239,13 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
                 backward_round(&c, pair, &dk, &dv);
                 if (a->dk[pair].address) {
                     PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
-                        dk.x[e] *= a->alpha;
+                        dk.x[e] *= a->alpha * PF_WEIGHT_UNSHIFT;
                     pf_out_store(&dk, &a->dk[pair], a->dk_type[pair], w->b, w->hk, w->j0, w->j1,
                                  w->channel0, a->dim_qk);
                 }
             }
+            PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
+                dv.x[e] *= PF_WEIGHT_UNSHIFT;
             if (a->dv.address)
                 pf_out_store(&dv, &a->dv, a->dv_type, w->b, w->hk, w->j0, w->j1, w->channel0,
                              a->dim_v);
@@ -277,7 +283,8 @@ PF_KERNEL(PF_KERNEL_NAME_WITH(backward, dq), pf_attention_kargs) {
             if (i0 + row < a->queries && channel < a->dim_qk)
                 pf_write(dq->address,
                          pf_row_offset(dq, b, h, i0 + row) + channel * dq->stride[3],
-                         a->dq_type[pair], a->alpha * sum[pf_dq_index(row, channel)]);
+                         a->dq_type[pair],
+                         a->alpha * PF_WEIGHT_UNSHIFT * sum[pf_dq_index(row, channel)]);
         }
     }
 }

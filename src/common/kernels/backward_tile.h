@@ -4,6 +4,7 @@
  *
  * The workgroup owns keys and streams queries. With tangents every product has its product rule beside
  * it. */
+#include "scores.h"
 #include "work.h"
 
 typedef struct backward_shared {
@@ -63,15 +64,16 @@ typedef struct backward_context {
 /* Rows of the owned keys; as in forward, those that no query keeps are not read. */
 PF_DEVICE pf_rows backward_key_rows(const backward_context *c, int pair) {
     const pf_attention_kargs *a = c->a;
-    pf_rows rows = {c->w.b, c->w.hk, c->w.j0, a->key_end[pair], 0, 0};
+    pf_rows rows = {c->w.b, c->w.hk, c->w.j0, a->key_end[pair], 0, 0, 0};
     if (PF_GENERAL && a->key_live)
         rows.live = a->key_live + rows.b * a->key_live_stride[0] + rows.h * a->key_live_stride[1];
     return rows;
 }
 
 PF_DEVICE void backward_fill_k(backward_context *c, int pair) {
-    const pf_rows rows = backward_key_rows(c, pair);
+    pf_rows rows = backward_key_rows(c, pair);
     pf_ring *ring = &c->sm->k_ring;
+    rows.contracted0 = c->w.channel0;
     pf_ring_acquire(ring, &c->k_pos, 1);
     pf_crossed_load(&c->sm->k[0], &c->source, PF_OPERAND_K + pair, &rows, ring, &c->k_pos);
     if (PF_TANGENT)
@@ -102,7 +104,7 @@ PF_DEVICE pf_rows backward_query_rows(const backward_context *c, const query_ste
     const pf_attention_kargs *a = c->a;
     const pf_i64 bh = (pf_i64)c->w.b * a->heads + step->h;
     pf_rows rows = {c->w.b, step->h, step->tile * PF_CROSS_TILE, a->queries,
-                    0, 0};
+                    0, 0, 0};
     if (!backward_keeps_all(c, step))
         rows.live = a->query_live + bh * a->queries_padded;
     return rows;
@@ -196,18 +198,24 @@ PF_DEVICE void backward_add_bias(const backward_context *c, backward_state *g,
                                  const query_step *step) {
     const pf_attention_kargs *a = c->a;
     const int i0 = step->tile * PF_CROSS_TILE;
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const int i = i0 + pf_score_cross(e), j = c->w.j0 + pf_slot_owned(pf_score_slot(e));
-        float bias = -PF_INFINITY, tbias = 0.f;
-        if (i < a->queries && pf_window_keeps(a, step->pair, i, j)) {
-            bias = pf_bias_or_excluded(a, c->w.b, step->h, i, j);
+    PF_ROLLED for (int first = 0; first < PF_SCORE_COUNT; first += PF_SCORE_STEP) {
+        PF_UNROLL for (int u = 0; u < PF_SCORE_STEP; ++u) {
+            const int e = first + u;
+            const int i = i0 + pf_score_cross(e), j = c->w.j0 + pf_slot_owned(pf_score_slot(e));
+            float bias = -PF_INFINITY, tbias = 0.f;
+            if (i < a->queries && pf_window_keeps(a, step->pair, i, j)) {
+                bias = pf_bias_or_excluded(a, c->w.b, step->h, i, j);
+                if (PF_TANGENT)
+                    tbias = pf_bias_tangent(a, c->w.b, step->h, i, j);
+            }
+            const bool keep = bias != -PF_INFINITY;
+            g->s[0].x[u] = keep ? pf_fma(g->s[0].x[u], a->alpha, bias) : -PF_INFINITY;
             if (PF_TANGENT)
-                tbias = pf_bias_tangent(a, c->w.b, step->h, i, j);
+                g->s[PF_T].x[u] = pf_fma(g->s[PF_T].x[u], a->alpha, tbias);
         }
-        const bool keep = bias != -PF_INFINITY;
-        g->s[0].x[e] = keep ? pf_fma(g->s[0].x[e], a->alpha, bias) : -PF_INFINITY;
+        pf_scores_turn(&g->s[0]);
         if (PF_TANGENT)
-            g->s[PF_T].x[e] = pf_fma(g->s[PF_T].x[e], a->alpha, tbias);
+            pf_scores_turn(&g->s[PF_T]);
     }
 }
 
@@ -225,7 +233,7 @@ PF_DEVICE void backward_mask_window(const backward_context *c, backward_state *g
     }
 }
 
-/* Dot products to weights: P = exp(S - L), tP = P (t - tL). */
+/* Dot products to weights: P = exp(S - L), tP = P (t - tL), shifted by PF_WEIGHT_SHIFT as is dS after them. */
 PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
                                 const query_step *step, bool whole) {
     const pf_attention_kargs *a = c->a;
@@ -238,8 +246,8 @@ PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
         const int x = pf_score_cross(e);
         const float s = g->s[0].x[e];
         const bool keep = !PF_GENERAL || s != -PF_INFINITY;
-        const float p = pf_exp2(PF_GENERAL ? (s - lse[x]) * PF_LOG2E
-                                           : pf_fma(s, a->alpha_log2e, -lse[x]));
+        const float p = pf_exp2(PF_GENERAL ? pf_fma(s - lse[x], PF_LOG2E, PF_WEIGHT_SHIFT)
+                                           : pf_fma(s, a->alpha_log2e, -(lse[x] - PF_WEIGHT_SHIFT)));
         g->s[0].x[e] = keep ? p : 0.f;
         if (PF_TANGENT) {
             const float t = p * pf_fma(g->s[PF_T].x[e], alpha, -tlse[x]);

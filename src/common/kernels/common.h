@@ -15,6 +15,12 @@
 #define pf_lanes_sum(x, lanes) pf_lane_sum(x)
 #endif
 
+/* Weights, and dS with them, are multiplied by 2^PF_WEIGHT_SHIFT, on targets whose products would lose small ones. */
+#ifndef PF_WEIGHT_SHIFT
+#define PF_WEIGHT_SHIFT 0
+#endif
+#define PF_WEIGHT_UNSHIFT (1.f / (float)(1 << PF_WEIGHT_SHIFT))
+
 #define PF_LN2 0.69314718055994530942f
 #define PF_LOG2E 1.44269504088896340736f
 #define PF_CEIL_DIV(a, b) (((a) + (b) - 1) / (b))

@@ -131,7 +131,8 @@ PF_KERNEL(PF_KERNEL_NAME(dbias), pf_attention_kargs) {
     }
     pf_block_sync();
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
-        sm->sum[pf_slot_owned(pf_score_slot(e))][pf_score_cross(e)] = sum.x[e];
+        sm->sum[pf_slot_owned(pf_score_slot(e))][pf_score_cross(e)] =
+            sum.x[e] * PF_WEIGHT_UNSHIFT;
     pf_block_sync();
     dbias_finish(a, &w, sm);
 }

@@ -6,6 +6,7 @@
  * order, so only tiles that straddle the threshold are visited twice. With tangents the same walk
  * also carries t = dS and accumulates sum P (t v + tv); its mean is taken out at the end. */
 #include "out.h"
+#include "scores.h"
 #include "work.h"
 
 typedef struct forward_shared {
@@ -88,7 +89,7 @@ typedef struct forward_context {
 } forward_context;
 
 PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {
-    pf_rows rows = {c->w.b, c->w.h, c->w.i0, c->a->queries, 0, 0};
+    pf_rows rows = {c->w.b, c->w.h, c->w.i0, c->a->queries, 0, 0, 0};
     return rows;
 }
 
@@ -107,7 +108,7 @@ PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
 PF_DEVICE pf_rows forward_key_rows(const forward_context *c, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
     pf_rows rows = {c->w.b, c->w.h / a->group, walk->tile * PF_CROSS_TILE,
-                    a->key_end[walk->pair], 0, 0};
+                    a->key_end[walk->pair], 0, 0, 0};
     if (PF_GENERAL && a->key_live)
         rows.live = a->key_live + rows.b * a->key_live_stride[0] + rows.h * a->key_live_stride[1];
     return rows;
@@ -181,18 +182,24 @@ PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
 /* Dot products become scores in natural units, -inf where bias or mask excludes. */
 PF_DEVICE void forward_add_bias(forward_state *f, const pf_attention_kargs *a,
                                 const forward_work *w, int pair, int j0) {
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const int i = w->i0 + pf_slot_owned(pf_score_slot(e)), j = j0 + pf_score_cross(e);
-        float bias = -PF_INFINITY, tbias = 0.f;
-        if (i < w->i1 && pf_window_keeps(a, pair, i, j)) {
-            bias = pf_bias_or_excluded(a, w->b, w->h, i, j);
+    PF_ROLLED for (int first = 0; first < PF_SCORE_COUNT; first += PF_SCORE_STEP) {
+        PF_UNROLL for (int u = 0; u < PF_SCORE_STEP; ++u) {
+            const int e = first + u;
+            const int i = w->i0 + pf_slot_owned(pf_score_slot(e)), j = j0 + pf_score_cross(e);
+            float bias = -PF_INFINITY, tbias = 0.f;
+            if (i < w->i1 && pf_window_keeps(a, pair, i, j)) {
+                bias = pf_bias_or_excluded(a, w->b, w->h, i, j);
+                if (PF_TANGENT)
+                    tbias = pf_bias_tangent(a, w->b, w->h, i, j);
+            }
+            const bool keep = bias != -PF_INFINITY;
+            f->s[0].x[u] = keep ? pf_fma(f->s[0].x[u], a->alpha, bias) : -PF_INFINITY;
             if (PF_TANGENT)
-                tbias = pf_bias_tangent(a, w->b, w->h, i, j);
+                f->s[PF_T].x[u] = keep ? pf_fma(f->s[PF_T].x[u], a->alpha, tbias) : 0.f;
         }
-        const bool keep = bias != -PF_INFINITY;
-        f->s[0].x[e] = keep ? pf_fma(f->s[0].x[e], a->alpha, bias) : -PF_INFINITY;
+        pf_scores_turn(&f->s[0]);
         if (PF_TANGENT)
-            f->s[PF_T].x[e] = keep ? pf_fma(f->s[PF_T].x[e], a->alpha, tbias) : 0.f;
+            pf_scores_turn(&f->s[PF_T]);
     }
 }
 
@@ -209,7 +216,7 @@ PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a
     }
 }
 
-/* Scores to weights, unnormalised: P = exp(s - max), H = P * t. The general kernel subtracts before it
+/* Scores to weights, unnormalised: P = exp(s - max), H = P * t, both shifted by PF_WEIGHT_SHIFT. The general kernel subtracts before it
  * scales: a score near the lowest finite number times log2(e) would overflow. */
 PF_DEVICE void forward_softmax(const forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
@@ -235,13 +242,14 @@ PF_DEVICE void forward_softmax(const forward_context *c, forward_state *f, const
         f->max[s] = max[s];
         sum[s] = mean[s] = 0.f;
         if (!PF_GENERAL)
-            offset[s] *= unit;
+            offset[s] = offset[s] * unit - PF_WEIGHT_SHIFT;
     }
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int s = pf_score_slot(e);
         const float x = f->s[0].x[e];
         const float p =
-            pf_exp2(PF_GENERAL ? (x - offset[s]) * unit : pf_fma(x, unit, -offset[s]));
+            pf_exp2(PF_GENERAL ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT)
+                               : pf_fma(x, unit, -offset[s]));
         f->s[0].x[e] = p;
         sum[s] += p;
         if (PF_TANGENT) {
@@ -289,7 +297,8 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
         if (PF_TANGENT)
             f->mean[s] = pf_slot_sum(f->mean[s]) * inverse;
         forward_store_stat(&a->lse, w, s,
-                           sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale, pf_log2(sum) * PF_LN2));
+                           sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale,
+                                                (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2));
         if (PF_TANGENT)
             forward_store_stat(&a->tlse, w, s, f->mean[s]);
     }

@@ -35,7 +35,8 @@
  * TILES in shared memory: pf_owned_tile (PF_OWNED_TILE x PF_HEAD_DIM), pf_cross_tile (PF_CROSS_TILE x
  * PF_HEAD_DIM), pf_value_tile (PF_CROSS_TILE x PF_OUT_DIM), in any layout, of elements (e5m2: f16).
  * pf_crossed_tile is an owned tile that pf_cross_mma contracts too; pf_crossed_load and pf_crossed_take are then what
- * pf_owned_load and pf_owned_take are to a pf_owned_tile.
+ * pf_owned_load and pf_owned_take are to a pf_owned_tile. Of its channels pf_cross_mma reads the PF_OUT_DIM from
+ * `contracted0` of the rows on.
  *     pf_owned_load, pf_cross_load, pf_value_load(tile, source, operand, rows, ring, pos)
  *         load rows [row0, row0 + tile rows) of (b, h) of an operand from memory; rows at or past `end`, rows whose
  *         byte in `live` (if not 0; indexed by row) is 0, channels past the operand's own, and absent operands
@@ -87,6 +88,10 @@
  * to leave as it is; where a target tells address spaces
  * apart, PF_GLOBAL in the type of a pointer to device memory.
  *
+ * PF_SCORE_STEP: a target may roll the loops that add a bias to scores or store dbias; see scores.h.
+ * PF_WEIGHT_SHIFT: a target whose products take subnormal f16 for zero defines it, so that weights P, H and dS, are
+ * multiplied by that power of two before they are packed, and their sums divided by it; elsewhere it is 0.
+ *
  * ARITHMETIC. pf_exp2, pf_log2, pf_fma, pf_max: the target's fast f32 functions; pf_exp2(-inf) = 0, NaN passes.
  * pf_f16_bits_to_f32 and so on convert bit patterns, rounding to nearest even; pf_write_run(address, index, type, x)
  * stores PF_OUT_RUN floats as one vector of f16, bf16 or f32 (e5m2 too).
@@ -109,6 +114,7 @@ typedef struct pf_rows {
     int b, h, row0, end;
     unsigned long long live;
     int channel0;
+    int contracted0;
 } pf_rows;
 
 /* See SUMS OF DQ. */
