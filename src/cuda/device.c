@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plan_run.h"
 #include "common/status.h"
 #include "tuning.h"
 
@@ -67,29 +68,13 @@ static int find_targets(const pf_cuda_driver *driver, const properties *p, int *
     const int candidates[PF_CUDA_TARGETS] = {PF_TARGET_SM_90A, PF_TARGET_SM_80};
     for (int i = 0; i < PF_CUDA_TARGETS; i++) {
         int target = candidates[i];
-        char passes[32];
-        pf_image_key(target, PF_IMAGE_PASSES, passes, sizeof passes);
         bool runs = target == PF_TARGET_SM_90A ? hopper && driver->cuTensorMapEncodeTiled != NULL
                                                : p->major >= 8;
-        if (runs && pf_image_find(pf_cuda_images, pf_cuda_images_count, passes) != NULL) {
+        if (runs && pf_target_is_built(pf_cuda_images, pf_cuda_images_count, target)) {
             targets[count++] = target;
         }
     }
     return count;
-}
-
-/* The targets whose kernels this build holds, "sm_80, sm_90a". */
-static void list_built_targets(char *list, size_t size) {
-    snprintf(list, size, "none");
-    size_t used = 0;
-    for (int target = 0; target < PF_CUDA_TARGETS; target++) {
-        char passes[32];
-        pf_image_key(target, PF_IMAGE_PASSES, passes, sizeof passes);
-        if (pf_image_find(pf_cuda_images, pf_cuda_images_count, passes) != NULL) {
-            used += (size_t)snprintf(list + used, size - used, "%s%s", used > 0 ? ", " : "",
-                                     pf_target_name(target));
-        }
-    }
 }
 
 static pfattn_status no_target(int ordinal, const properties *p) {
@@ -99,7 +84,8 @@ static pfattn_status no_target(int ordinal, const properties *p) {
                         "cuda: device %d (%s) has compute capability %d.%d; 8.0 or more is needed",
                         ordinal, p->name, p->major, p->minor);
     }
-    list_built_targets(list, sizeof list);
+    pf_targets_list(pf_cuda_images, pf_cuda_images_count, PF_TARGET_SM_80, PF_TARGET_SM_90A, list,
+                    sizeof list);
     return pf_error(PFATTN_ERROR_UNAVAILABLE,
                     "cuda: device %d (%s, sm_%d%d) runs none of the targets of this build (%s); "
                     "build pfattn with -Dcuda-archs=sm_80 added",
@@ -209,12 +195,7 @@ pfattn_status pf_cuda_device_info(int32_t index, pfattn_device_info *info) {
 
 static void find_images(pf_device *device) {
     for (int target = 0; target < PF_CUDA_TARGETS; target++) {
-        for (int image = 0; image < PF_IMAGE_COUNT; image++) {
-            char key[64];
-            pf_image_key(target, image, key, sizeof key);
-            device->images[target][image] =
-                pf_image_find(pf_cuda_images, pf_cuda_images_count, key) != NULL;
-        }
+        pf_target_find_images(pf_cuda_images, pf_cuda_images_count, target, device->images[target]);
         device->capabilities.images[target] = device->images[target];
     }
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a plan, and finding the kernels of a build: what is the same whatever the driver. */
+#ifndef PF_PLAN_RUN_H
+#define PF_PLAN_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "image.h"
+#include "kargs.h"
+#include "select.h"
+
+/* Arguments of every kernel of a call. Drivers copy them in each launch. */
+typedef union pf_plan_arguments {
+    pf_attention_kargs attention;
+    pf_merge_kargs merge;
+} pf_plan_arguments;
+
+/* What a driver does for a step; `context` is its own. */
+typedef struct pf_plan_driver {
+    pfattn_status (*launch)(void *context, const pf_step *step, pf_plan_arguments *arguments);
+    pfattn_status (*clear)(void *context, unsigned long long address, size_t words);
+} pf_plan_driver;
+
+void pf_plan_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,
+                  pf_plan_arguments *arguments);
+
+/* Enqueue every step; the first that fails is the last. */
+pfattn_status pf_plan_run(const pf_plan *plan, unsigned long long workspace,
+                          pf_plan_arguments *arguments, const pf_plan_driver *driver,
+                          void *context);
+
+/* The kernel of a step, for messages. */
+const char *pf_step_name(const pf_step *step);
+
+/* Does a build hold the kernels of a target, and which? `images` is sorted by name. */
+bool pf_target_is_built(const pf_image *images, size_t count, int target);
+void pf_target_find_images(const pf_image *images, size_t count, int target,
+                           bool present[PF_IMAGE_COUNT]);
+
+/* Those of the targets from first to last that are built, "gfx90a, gfx942", or "none". */
+void pf_targets_list(const pf_image *images, size_t count, int first, int last, char *list,
+                     size_t size);
+
+#endif
