@@ -147,6 +147,7 @@ class Usage(Command):
 
     def test_check(self):
         self.expect(USAGE, "exclude each other", "check", "--quick", "--full")
+        self.expect(USAGE, "exclude each other", "check", "--simulator", "--full")
         self.expect(USAGE, "--op: 'sideways'", "check", "--op", "sideways")
         self.expect(USAGE, "--case: 'M=x'", "check", "--backend", "ref", "--case", "M=x")
         self.expect(USAGE, "--case: 'what' ... maskdims=", "check", "--backend", "ref", "--case",

@@ -401,6 +401,39 @@ static void add_far(case_list *list, const case_limits *limits) {
     }
 }
 
+/* Every feature with every operation, in one type after the other; every head dimension of a kernel
+ * with every operation and type. The shapes cross the edge of the largest tile, of 128 rows. */
+void case_list_simulator(case_list *list) {
+    static const char *const wide[] = {"D=128", "D=256", "D=72 E=200"};
+    case_list_quick(list);
+    for (int f = 0; f < COUNT(features); f++) {
+        for (int op = 0; op < COUNT(all_ops); op++) {
+            case_list_add(list, "op=%s dtype=%s B=2 H=2 Hk=1 M=131 N=130 D=64 %s", all_ops[op],
+                          all_dtypes[(f + op) % COUNT(all_dtypes)], features[f]);
+        }
+    }
+    for (int op = 0; op < COUNT(all_ops); op++) {
+        for (int dtype = 0; dtype < COUNT(all_dtypes); dtype++) {
+            for (int w = 0; w < COUNT(wide); w++) {
+                case_list_add(list, "op=%s dtype=%s B=1 H=1 M=130 N=131 %s", all_ops[op],
+                              all_dtypes[dtype], wide[w]);
+                case_list_add(list, "op=%s dtype=%s B=1 H=1 M=67 N=66 %s bias=f16 biasdims=n",
+                              all_ops[op], all_dtypes[dtype], wide[w]);
+                case_list_add(list, "op=%s dtype=%s B=1 H=1 M=66 N=67 %s bias=f32 w=7 causal=1",
+                              all_ops[op], all_dtypes[dtype], wide[w]);
+            }
+        }
+    }
+    for (int w = 0; w < COUNT(wide); w++) {
+        case_list_add(list, "op=forward dtype=e5m2 B=1 H=1 M=130 N=131 %s", wide[w]);
+        case_list_add(list, "op=forward dtype=e5m2 B=1 H=1 M=130 N=131 %s mask=random", wide[w]);
+    }
+    add_tangent_sets(list, "f16");
+    add_nans(list, "bf16");
+    add_zero_extents(list);
+    add_merges(list, true);
+}
+
 void case_list_full(case_list *list, const case_limits *limits, uint64_t seed) {
     case_list_quick(list);
     add_shapes(list);

@@ -20,6 +20,10 @@ typedef struct case_limits {
 /* One or two small cases for each operation, type and feature: seconds on one core. */
 void case_list_quick(case_list *list);
 
+/* Every operation, type, feature and head dimension, in problems so small that a simulator of a GPU
+ * does them in minutes, and yet larger than a tile. */
+void case_list_simulator(case_list *list);
+
 /* Shapes around every tile boundary, every pair of head dimensions, every feature by itself for
  * each operation and type, the awkward ones by name, large problems compared in samples, and
  * `seed`ed random problems that compose all of it. */

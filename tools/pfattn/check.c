@@ -13,7 +13,7 @@
 #include "tool.h"
 
 static arg_list backends, ops, cases;
-static bool quick, full, verbose, list_only;
+static bool quick, simulator, full, verbose, list_only;
 static int64_t seed = 1, device;
 static const char *json_path, *junit_path;
 
@@ -23,6 +23,9 @@ static const arg_option options[] = {
     {"device", "N", ARG_INTEGER, &device, NULL, "index among the backend's devices; default 0"},
     {"quick", NULL, ARG_FLAG, &quick, NULL,
      "a few small cases of everything, seconds (the default)"},
+    {"simulator", NULL, ARG_FLAG, &simulator, NULL,
+     "every feature and head dimension just past the edge of a tile, for\n"
+     "a simulated device; minutes"},
     {"full", NULL, ARG_FLAG, &full, NULL,
      "every shape, head dimension and feature, large problems, and\nrandom cases; minutes"},
     {"seed", "S", ARG_INTEGER, &seed, NULL, "of the data and of the random cases; default 1"},
@@ -83,6 +86,8 @@ static int list_cases(const tool_session *session, case_list *list) {
     }
     if (cases.count == 0 && full) {
         case_list_full(list, &limits, (uint64_t)seed);
+    } else if (cases.count == 0 && simulator) {
+        case_list_simulator(list);
     } else if (cases.count == 0) {
         case_list_quick(list);
     }
@@ -148,7 +153,7 @@ static int run_backend(tool_session *session, check_report *report) {
     report->device = tool_copy_text(session_describe(session));
     report->device_index = session->handle->index;
     report->seed = (uint64_t)seed;
-    report->mode = cases.count ? "cases" : full ? "full" : "quick";
+    report->mode = cases.count ? "cases" : full ? "full" : simulator ? "simulator" : "quick";
     report->records = tool_allocate(list.count * sizeof *report->records);
     for (size_t i = 0; i < list.count; i++) {
         check_record *record = &report->records[report->count++];
@@ -215,7 +220,7 @@ static int run_all(void) {
 
 int check_main(int argc, char **argv) {
     arg_command command = {
-        .usage = "pfattn check [--backend B] [--quick|--full] [OPTION]...",
+        .usage = "pfattn check [--backend B] [--quick|--simulator|--full] [OPTION]...",
         .summary =
             "Compare a backend with the reference in f64, on the same rounded inputs. A result is\n"
             "right where its error is at most twice that of a naive computation in the same types\n"
@@ -230,8 +235,8 @@ int check_main(int argc, char **argv) {
     if (code >= 0) {
         return code;
     }
-    if (quick && full) {
-        return tool_error(TOOL_USAGE, "--quick and --full exclude each other");
+    if (quick + simulator + full > 1) {
+        return tool_error(TOOL_USAGE, "--quick, --simulator and --full exclude each other");
     }
     code = check_ops();
     if (code == TOOL_DONE) {
