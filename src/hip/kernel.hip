@@ -1,7 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one includer of the HIP targets: PF_TARGET, PF_OP and what port.h names are set by the build. */
-#include "../common/tuning.h"
+/* One image of the AMD kernels: target, operation, type and head dimension come from the build
+ * (common/tuning.h lists the macros), everything else from the shared kernel source. */
 #include "../common/kernels/port.h"
+#include "tuning.h"
+
+#if PF_OP == PF_OP_PASSES
+/* The passes use no tile: any row gives the names that common.h mentions. */
+#define PF_ELEMENT PF_KTYPE_F16
+#define PF_HEAD_DIM 64
+#define PF_GENERAL 1
+#define PF_TANGENT 0
+constexpr pf_tuning pf_tuned =
+    pf_tuning_find(pf_hip_tuning, PF_TARGET, PF_OP_FORWARD, PF_CLASS_HALF, PF_HEAD_DIM);
+#else
+constexpr pf_tuning pf_tuned =
+    pf_tuning_find(pf_hip_tuning, PF_TARGET, PF_OP, PF_CLASS_OF(PF_ELEMENT), PF_HEAD_DIM);
+#endif
+
+enum {
+    PF_OWNED_TILE = pf_tuned.owned_tile,
+    PF_CROSS_TILE = pf_tuned.cross_tile,
+    PF_OUT_DIM = pf_tuned.out_dim,
+    PF_STAGES = pf_tuned.stages,
+    PF_SHARED_BYTES = pf_tuned.shared_bytes,
+    PF_THREADS = PF_OP == PF_OP_PASSES ? PF_PASS_THREADS : pf_tuned.threads,
+    PF_WAVES_PER_EU = PF_OP == PF_OP_PASSES ? 4 : pf_tuned.waves_per_eu,
+};
+
 #include "port_cdna.h"
 
 #if PF_OP == PF_OP_PASSES
