@@ -22,9 +22,6 @@ PASSES = {"pf_key_live", "pf_backward_pre", "pf_dbias_reduce", "pf_merge"}
 # Kernels whose speed is promised.
 HOT = re.compile(r"gfx\w+\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain")
 
-# Bytes of scratch memory that a hot kernel may have after all: these are used before and after its loop over keys.
-SCRATCH_ALLOWED = {"gfx942.forward.f16.128.plain": 64, "gfx942.forward.bf16.128.plain": 64}
-
 
 def unpack(data, at):
     """One MessagePack value at an offset, and the offset after it."""
@@ -128,7 +125,7 @@ def check_image(rows, image, elf):
         lds, spills = k[".group_segment_fixed_size"], k[".vgpr_spill_count"]
         waves = min(8, REGISTERS // (-(-max(registers, 1) // 8) * 8))
         print(f"{image:38} {name:20} {registers:5} {k['.agpr_count']:5} {scratch:7} {spills:6} {lds:6} {waves:5}")
-        if HOT.fullmatch(image) and name == main and scratch > SCRATCH_ALLOWED.get(image, 0):
+        if HOT.fullmatch(image) and name == main and scratch > 0:
             faults.append(f"{image}: {name} is a hot kernel and has {scratch} bytes of scratch memory")
         if lds > LDS_BYTES:
             faults.append(f"{image}: {name} uses {lds} bytes of LDS; {LDS_BYTES} are there")
