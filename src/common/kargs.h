@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain structs handed to kernels by value. The host fills them from a pf_problem, the kernel source
- * reads them; both see this file, so it includes nothing but fixed-width integers. */
+/* Plain structs handed to kernels by value. The host fills them from a pf_problem, the kernel
+ * source reads them; both see this file, so it includes nothing but fixed-width integers. */
 #ifndef PF_KARGS_H
 #define PF_KARGS_H
 
@@ -33,7 +33,13 @@ typedef enum pf_operand {
 } pf_operand;
 
 /* Element types as kernels see them: the values of pfattn_dtype. */
-enum { PF_KTYPE_NONE = 0, PF_KTYPE_F16 = 1, PF_KTYPE_BF16 = 2, PF_KTYPE_F32 = 3, PF_KTYPE_E5M2 = 5 };
+enum {
+    PF_KTYPE_NONE = 0,
+    PF_KTYPE_F16 = 1,
+    PF_KTYPE_BF16 = 2,
+    PF_KTYPE_F32 = 3,
+    PF_KTYPE_E5M2 = 5
+};
 
 /* What backward knows of each query, row by row of query_stats. */
 typedef enum pf_stat {
@@ -57,10 +63,10 @@ typedef struct pf_attention_kargs {
 
     int batch, heads, kv_heads, group; /* group = heads / kv_heads */
     int queries, keys, dim_qk, dim_v;
-    int pairs;                         /* 2 where piecewise */
+    int pairs; /* 2 where piecewise */
     /* Pair p keeps query i and key j where window_low[p] <= i - j < window_high[p]. */
     int window_low[2], window_high[2];
-    int key_end[2];                    /* keys from here on are kept by no query of pair p */
+    int key_end[2]; /* keys from here on are kept by no query of pair p */
     int deterministic;
 
     float alpha;
@@ -76,16 +82,17 @@ typedef struct pf_attention_kargs {
     int dbias_splits;
 
     /* Scratch, laid out by the host as pf_scratch_layout says; 0 where not used. */
-    unsigned long long key_live;    /* u8 [live batch, live heads, keys_padded]: a query keeps it */
-    pf_i64 key_live_stride[2];      /* of batch and key/value head; 0 where mask and bias broadcast */
-    int key_live_heads;             /* key/value heads, or 1 where mask and bias broadcast */
+    unsigned long long key_live; /* u8 [live batch, live heads, keys_padded]: a query keeps it */
+    pf_i64 key_live_stride[2];   /* of batch and key/value head; 0 where mask and bias broadcast */
+    int key_live_heads;          /* key/value heads, or 1 where mask and bias broadcast */
     unsigned long long query_stats; /* f32 [B*H, PF_STATS, queries_padded], of backward */
     unsigned long long query_live;  /* u8 [B*H, queries_padded]: the query keeps some key */
     unsigned long long dq_sum[2];   /* f32 accumulators of dq, in the target's own order */
-    unsigned long long dq_turn[2];  /* u32 [B*H, query tiles]: contributions so far, deterministic only */
-    unsigned long long dbias_sum;   /* f32 [splits, dbias extents] */
+    unsigned long long
+        dq_turn[2]; /* u32 [B*H, query tiles]: contributions so far, deterministic only */
+    unsigned long long dbias_sum; /* f32 [splits, dbias extents] */
     int queries_padded, keys_padded;
-    int work_count;                 /* work items of the grid, persistent or not */
+    int work_count; /* work items of the grid, persistent or not */
 } pf_attention_kargs;
 
 PF_KARG_ASSERT(sizeof(pf_karg_tensor) == 40, "a tensor argument is five words");

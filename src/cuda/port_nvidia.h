@@ -260,8 +260,7 @@ PF_DEVICE void pf_quad_transpose(pf_u32 w[4]) {
         PF_UNROLL for (int i = 0; i < 4; ++i) {
             if (i & step)
                 continue;
-            const pf_u32 got =
-                __shfl_xor_sync(0xffffffffu, upper ? w[i] : w[i + step], step);
+            const pf_u32 got = __shfl_xor_sync(0xffffffffu, upper ? w[i] : w[i + step], step);
             w[i] = upper ? got : w[i];
             w[i + step] = upper ? w[i + step] : got;
         }
@@ -275,8 +274,8 @@ PF_DEVICE pf_u32 pf_float_bits(float x) {
     return y;
 }
 
-/* Write the row of slot s of a fragment x[width / 2] to memory from element `index` on: `channels` of its
- * channels, a multiple of PF_ROW_RUN. Called by whole warps. */
+/* Write the row of slot s of a fragment x[width / 2] to memory from element `index` on: `channels`
+ * of its channels, a multiple of PF_ROW_RUN. Called by whole warps. */
 PF_DEVICE void pf_write_fragment_row(const float *x, int width, int s, pf_u64 address, pf_i64 index,
                                      int channels, int type) {
     PF_UNROLL for (int group = 0; group < width / 8; group += 4) {
@@ -297,9 +296,9 @@ PF_DEVICE void pf_write_fragment_row(const float *x, int width, int s, pf_u64 ad
             }
         } else {
             pf_u32 w[4];
-            PF_UNROLL for (int i = 0; i < 4; ++i) w[i] =
-                type == PF_KTYPE_BF16 ? pf_pack_bf16(y[4 * i], y[4 * i + 1])
-                                      : pf_pack_f16(y[4 * i], y[4 * i + 1]);
+            PF_UNROLL for (int i = 0; i < 4; ++i) w[i] = type == PF_KTYPE_BF16
+                                                             ? pf_pack_bf16(y[4 * i], y[4 * i + 1])
+                                                             : pf_pack_f16(y[4 * i], y[4 * i + 1]);
             pf_quad_transpose(w);
             if (channel < channels)
                 *(uint4 *)((unsigned short *)address + index + channel) =

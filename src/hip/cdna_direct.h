@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands that LDS cannot hold: a tile is a description of rows in memory, and each product reads what it needs
- * through the caches. Nothing is prefetched; it serves problems that are rare and otherwise could not be computed. */
+/* Operands that LDS cannot hold: a tile is a description of rows in memory, and each product reads
+ * what it needs through the caches. Nothing is prefetched; it serves problems that are rare and
+ * otherwise could not be computed. */
 #ifndef PF_CDNA_DIRECT_H
 #define PF_CDNA_DIRECT_H
 

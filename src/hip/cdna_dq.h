@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dQ: dS is exchanged between the waves, which divide dQ^T into blocks of 16 channels x 16 queries. */
+/* dQ: dS is exchanged between the waves, which divide dQ^T into blocks of 16 channels x 16 queries.
+ */
 #ifndef PF_CDNA_DQ_H
 #define PF_CDNA_DQ_H
 
@@ -7,9 +8,11 @@ PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
     PF_UNROLL for (int n = 0; n < 1 + PF_TANGENT; ++n)
         PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
 #if CDNA_F32
-            exchange[n].x[cdna_row(e)][pf_slot_owned(0)] = w[n].x[e];
+            exchange[n]
+                .x[cdna_row(e)][pf_slot_owned(0)] = w[n].x[e];
 #else
-            exchange[n].x[cdna_row(e)][pf_slot_owned(0)] = (cdna_element)w[n].x[e / 4][e % 4];
+            exchange[n]
+                .x[cdna_row(e)][pf_slot_owned(0)] = (cdna_element)w[n].x[e / 4][e % 4];
 #endif
     pf_block_sync();
 }
@@ -66,10 +69,11 @@ PF_DEVICE void pf_dq_add(const pf_cross_out *d, unsigned long long address, int 
     PF_UNROLL for (int n = 0; n < CDNA_DQ_WAVE_BLOCKS; ++n) {
         const int block = cdna_dq_block(n);
         PF_UNROLL for (int r = 0; r < CDNA_DQ_ACC; ++r) {
-            PF_GLOBAL float *to = (PF_GLOBAL float *)address + pf_dq_index(cdna_dq_query(block),
-                                                       channel0 + cdna_dq_channel(block) + 4 * cdna_dq_part() + r);
-            (void)__builtin_amdgcn_global_atomic_fadd_f32(
-                to, d->x[n * CDNA_DQ_ACC + r]);
+            PF_GLOBAL float *to =
+                (PF_GLOBAL float *)address +
+                pf_dq_index(cdna_dq_query(block),
+                            channel0 + cdna_dq_channel(block) + 4 * cdna_dq_part() + r);
+            (void)__builtin_amdgcn_global_atomic_fadd_f32(to, d->x[n * CDNA_DQ_ACC + r]);
         }
     }
     if (counter) {

@@ -21,15 +21,13 @@ PF_DEVICE cdna_view cdna_view_of(const pf_source *source, int operand, const pf_
     const pf_karg_tensor *t = &a->operand[operand];
     const int bytes = PF_ELEMENT == PF_KTYPE_E5M2 ? 1 : CDNA_BYTES;
     cdna_view view;
-    view.base = t->address
-                    ? t->address + bytes * (rows->b * t->stride[0] + rows->h * t->stride[1])
-                    : 0;
+    view.base =
+        t->address ? t->address + bytes * (rows->b * t->stride[0] + rows->h * t->stride[1]) : 0;
     view.row_stride = t->stride[2];
     view.channel_stride = t->stride[3];
     view.channels = operand < PF_OPERAND_V ? a->dim_qk : a->dim_v;
-    view.vector =
-        t->stride[3] == 1 && view.channels % CDNA_CHUNK == 0 &&
-        (((pf_i64)view.base | t->stride[2] * bytes) & (CDNA_CHUNK * bytes - 1)) == 0;
+    view.vector = t->stride[3] == 1 && view.channels % CDNA_CHUNK == 0 &&
+                  (((pf_i64)view.base | t->stride[2] * bytes) & (CDNA_CHUNK * bytes - 1)) == 0;
     return view;
 }
 
@@ -41,8 +39,8 @@ PF_DEVICE unsigned cdna_element_at(const cdna_view *view, pf_i64 index) {
     return ((const PF_GLOBAL unsigned short *)view->base)[index];
 }
 
-/* A chunk gathered one element at a time, shifted in from the top. A loop: it is rarely taken, and unrolled it would
- * be most of the kernel. */
+/* A chunk gathered one element at a time, shifted in from the top. A loop: it is rarely taken, and
+ * unrolled it would be most of the kernel. */
 PF_DEVICE cdna_int4 cdna_gather_chunk(const cdna_view *view, pf_i64 at, int channel) {
     unsigned long long low = 0, high = 0;
     PF_ROLLED for (int c = channel; c < channel + CDNA_CHUNK; ++c) {

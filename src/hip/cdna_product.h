@@ -5,7 +5,8 @@
 
 /* dS as the waves exchange it: keys, which dQ contracts, adjoin. */
 typedef struct __attribute__((aligned(16))) pf_exchange {
-    cdna_element x[PF_CROSS_TILE][PF_OWNED_TILE + CDNA_PAD]; /* keys, the contracted index, adjoin */
+    cdna_element x[PF_CROSS_TILE]
+                  [PF_OWNED_TILE + CDNA_PAD]; /* keys, the contracted index, adjoin */
 } pf_exchange;
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,
@@ -21,10 +22,12 @@ PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross
     }
 }
 
-/* What one instruction takes of the weights: a register or pair of them, and the rows that these are of. */
+/* What one instruction takes of the weights: a register or pair of them, and the rows that these
+ * are of. */
 enum { CDNA_WEIGHT_ROWS = CDNA_F32 ? 1 : 4, CDNA_WEIGHTS = PF_SCORE_COUNT / CDNA_WEIGHT_ROWS };
 
-/* The next becomes the first; so a loop that is not unrolled still finds them by a constant index. */
+/* The next becomes the first; so a loop that is not unrolled still finds them by a constant index.
+ */
 PF_DEVICE void cdna_weights_turn(pf_weights *w) {
     const pf_weights old = *w;
     PF_UNROLL for (int n = 0; n < CDNA_WEIGHTS; ++n) w->x[n] = old.x[(n + 1) % CDNA_WEIGHTS];

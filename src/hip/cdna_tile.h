@@ -9,17 +9,16 @@
 #define CDNA_COLUMNS_OF(count, width)                                                              \
     __attribute__((aligned(16))) cdna_element columns[width][(count) + CDNA_PAD]
 
-/* Backward contracts a cross tile both ways. Where LDS does not hold both copies of all its tiles there are only rows,
- * and operands are gathered element by element. */
+/* Backward contracts a cross tile both ways. Where LDS does not hold both copies of all its tiles
+ * there are only rows, and operands are gathered element by element. */
 enum {
     CDNA_CROSS_ROWS = PF_CROSS_TILE * (PF_HEAD_DIM + CDNA_PAD),
     CDNA_CROSS_TURNED = PF_HEAD_DIM * (PF_CROSS_TILE + CDNA_PAD),
     CDNA_OWNED_SIZE = (PF_OUT_DIM + PF_CROSS_TILE) * (PF_OWNED_TILE + CDNA_PAD), /* K, dS */
-    CDNA_CROSS_COLUMNS =
-        CDNA_BACKWARD && !CDNA_F32 &&
-        (1 + PF_TANGENT) * CDNA_BYTES *
-                (CDNA_OWNED_SIZE + 2 * (CDNA_CROSS_ROWS + CDNA_CROSS_TURNED)) <=
-            63 * 1024
+    CDNA_CROSS_COLUMNS = CDNA_BACKWARD && !CDNA_F32 &&
+                         (1 + PF_TANGENT) * CDNA_BYTES *
+                                 (CDNA_OWNED_SIZE + 2 * (CDNA_CROSS_ROWS + CDNA_CROSS_TURNED)) <=
+                             63 * 1024
 };
 
 typedef struct pf_owned {
@@ -56,8 +55,8 @@ PF_DEVICE cdna_int4 cdna_chunk_at(const cdna_element *p) {
     return *(const cdna_int4 *)p;
 }
 
-/* Threads divide a tile into groups: a chunk of channels of so many rows, which adjoin in `columns`. Rows alone need no
- * group; columns take as many as leave work to every thread. */
+/* Threads divide a tile into groups: a chunk of channels of so many rows, which adjoin in
+ * `columns`. Rows alone need no group; columns take as many as leave work to every thread. */
 PF_DEVICE constexpr int cdna_group_of(int rows, int width, bool columns) {
     const int chunks = rows * (width / CDNA_CHUNK);
     return !columns ? 1 : chunks >= 4 * PF_THREADS ? 4 : chunks >= 2 * PF_THREADS ? 2 : 1;
@@ -89,13 +88,12 @@ PF_DEVICE int cdna_group_channel(int n, int width) {
 }
 
 #if !CDNA_F32
-/* Write a group to `columns`. `interleaved` puts rows in the order in which the lanes of a wave hold them in an
- * accumulator. */
+/* Write a group to `columns`. `interleaved` puts rows in the order in which the lanes of a wave
+ * hold them in an accumulator. */
 PF_DEVICE void cdna_store_columns(CDNA_LDS cdna_element *columns, int stride, int row, int channel,
                                   const cdna_int4 *chunk, int group, bool interleaved) {
     const int quad = row / 4;
-    const int at =
-        interleaved ? 4 * (quad / 4 * 4 + quad % 2 * 2 + quad / 2 % 2) + row % 4 : row;
+    const int at = interleaved ? 4 * (quad / 4 * 4 + quad % 2 * 2 + quad / 2 % 2) + row % 4 : row;
     PF_UNROLL for (int c = 0; c < CDNA_CHUNK; ++c) {
         CDNA_LDS cdna_element *to = &columns[(channel + c) * stride + at];
         const int word = c / 2;
@@ -117,16 +115,18 @@ PF_DEVICE void cdna_store_columns(CDNA_LDS cdna_element *columns, int stride, in
 
 PF_DEVICE void cdna_store_rows(CDNA_LDS cdna_element *rows, int stride, int row, int channel,
                                const cdna_int4 *chunk, int group) {
-    PF_UNROLL for (int u = 0; u < group; ++u)
-        *(CDNA_LDS cdna_int4 *)&rows[(row + u) * stride + channel] = chunk[u];
+    PF_UNROLL for (int u = 0; u < group; ++u) *
+        (CDNA_LDS cdna_int4 *)&rows[(row + u) * stride + channel] = chunk[u];
 }
 
-/* Rings. A ring has one stage; what is loaded for it waits in the thread's registers until the take. */
+/* Rings. A ring has one stage; what is loaded for it waits in the thread's registers until the
+ * take. */
 typedef struct pf_ring {
     char unused;
 } pf_ring;
 
-/* One tile to load. Vectors wait in registers; what must be gathered is loaded at the take, in a loop. */
+/* One tile to load. Vectors wait in registers; what must be gathered is loaded at the take, in a
+ * loop. */
 template <typename tile_type, int share> struct cdna_pending {
     CDNA_LDS tile_type *to;
     cdna_view view;
@@ -172,11 +172,10 @@ PF_DEVICE void cdna_pend(cdna_pending<tile_type, share> *tile, tile_type *to,
         return;
     PF_UNROLL for (int t = 0; t * PF_THREADS < groups; ++t) {
         const int n = t * PF_THREADS + pf_thread();
-        PF_UNROLL for (int u = 0; u < group; ++u)
-            if (groups % PF_THREADS == 0 || n < groups)
-                tile->chunk[t * group + u] = cdna_load_vector(
-                    &tile->view, rows, rows->row0 + cdna_group_row(n, width, group) + u,
-                    rows->channel0 + cdna_group_channel(n, width));
+        PF_UNROLL for (int u = 0; u < group; ++u) if (groups % PF_THREADS == 0 || n < groups)
+            tile->chunk[t * group + u] =
+            cdna_load_vector(&tile->view, rows, rows->row0 + cdna_group_row(n, width, group) + u,
+                             rows->channel0 + cdna_group_channel(n, width));
     }
 }
 
@@ -194,8 +193,7 @@ PF_DEVICE void pf_value_load(pf_value_tile *tile, const pf_source *source, int o
 
 PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *, pf_ring_pos *pos) {
     if (pf_thread() < PF_CROSS_TILE)
-        pos->stat[pos->stats] =
-            ((const PF_GLOBAL float *)address)[pf_thread()];
+        pos->stat[pos->stats] = ((const PF_GLOBAL float *)address)[pf_thread()];
     pos->stat_to[pos->stats++] = (CDNA_LDS float *)to;
 }
 
@@ -236,9 +234,8 @@ PF_DEVICE void cdna_land(const cdna_pending<tile_type, share> *tile) {
     PF_ROLLED for (int n = pf_thread(); n < groups; n += PF_THREADS) {
         const int row = cdna_group_row(n, width, group), channel = cdna_group_channel(n, width);
         cdna_int4 chunk[group];
-        PF_UNROLL for (int u = 0; u < group; ++u) chunk[u] =
-            cdna_load_chunk(&tile->view, &tile->rows, tile->rows.row0 + row + u,
-                            tile->rows.channel0 + channel);
+        PF_UNROLL for (int u = 0; u < group; ++u) chunk[u] = cdna_load_chunk(
+            &tile->view, &tile->rows, tile->rows.row0 + row + u, tile->rows.channel0 + channel);
         cdna_land_group(tile->to, row, channel, chunk);
     }
 }
@@ -292,7 +289,9 @@ PF_DEVICE void pf_crossed_load(pf_crossed_tile *tile, const pf_source *source, i
                                const pf_rows *rows, pf_ring *, pf_ring_pos *) {
 #if CDNA_BACKWARD
     const cdna_view view = cdna_view_of(source, operand, rows);
-    PF_ROLLED for (int n = pf_thread(); n < cdna_groups(PF_OWNED_TILE, PF_OUT_DIM, CDNA_CROSSED_GROUP); n += PF_THREADS) {
+    PF_ROLLED for (int n = pf_thread();
+                   n < cdna_groups(PF_OWNED_TILE, PF_OUT_DIM, CDNA_CROSSED_GROUP);
+                   n += PF_THREADS) {
         cdna_int4 chunk[CDNA_CROSSED_GROUP];
         const int row = cdna_group_row(n, PF_OUT_DIM, CDNA_CROSSED_GROUP);
         const int channel = cdna_group_channel(n, PF_OUT_DIM);

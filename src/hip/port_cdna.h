@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The portability layer for CDNA (gfx90a, gfx942): wave64 and MFMA. Header-free: clang's builtins alone.
+/* The portability layer for CDNA (gfx90a, gfx942): wave64 and MFMA. Header-free: clang's builtins
+ * alone.
  *
- * A wave is a compute group. It computes S^T = X O^T, cross rows in the rows of the matrix and owned rows in its
- * columns, one to a lane: then P^T, as it stands in the accumulator, is the operand of O^T = V^T P^T, and a row
- * statistic is one register. f16 and bf16 use the 32x32x8 instructions, f32 the 16x16x4 one.
+ * A wave is a compute group. It computes S^T = X O^T, cross rows in the rows of the matrix and
+ * owned rows in its columns, one to a lane: then P^T, as it stands in the accumulator, is the
+ * operand of O^T = V^T P^T, and a row statistic is one register. f16 and bf16 use the 32x32x8
+ * instructions, f32 the 16x16x4 one.
  *
- * Operands come in chunks of 16 bytes a lane, for two (f32: four) instructions. Which channel of a chunk is
- * which index of a product's sum does not matter as long as both operands agree. The next tile's loads sit in
- * registers from the refill to the take. */
+ * Operands come in chunks of 16 bytes a lane, for two (f32: four) instructions. Which channel of a
+ * chunk is which index of a product's sum does not matter as long as both operands agree. The next
+ * tile's loads sit in registers from the refill to the take. */
 #ifndef PF_PORT_CDNA_H
 #define PF_PORT_CDNA_H
 
@@ -48,8 +50,8 @@ PF_DEVICE int cdna_wave() {
     return __builtin_amdgcn_readfirstlane(pf_thread() >> 6);
 }
 
-/* s_waitcnt's operand for "every LDS access is done", and for "every access is". A fence asks for as much, but clang 19
- * has been seen to drop the wait where a loop leads back to the barrier. */
+/* s_waitcnt's operand for "every LDS access is done", and for "every access is". A fence asks for
+ * as much, but clang 19 has been seen to drop the wait where a loop leads back to the barrier. */
 enum { CDNA_WAIT_LDS = 0xc07f, CDNA_WAIT_ALL = 0 };
 
 PF_DEVICE void pf_block_sync() {
@@ -70,8 +72,7 @@ PF_DEVICE float cdna_exchange(float x, int mask) {
 }
 
 PF_DEVICE float pf_lane_sum(float x) {
-    PF_UNROLL for (int mask = 1; mask < 64; mask *= 2)
-        x += cdna_exchange(x, mask);
+    PF_UNROLL for (int mask = 1; mask < 64; mask *= 2) x += cdna_exchange(x, mask);
     return x;
 }
 
@@ -110,7 +111,8 @@ PF_DEVICE unsigned short pf_f32_to_bf16_bits(float x) {
     return (unsigned short)(x != x ? 0x7fc0 : rounded);
 }
 
-/* f16 has e5m2's exponent: round its low byte away. Going through f16 rounds twice, so the f16 is rounded to odd first. */
+/* f16 has e5m2's exponent: round its low byte away. Going through f16 rounds twice, so the f16 is
+ * rounded to odd first. */
 PF_DEVICE unsigned char pf_f32_to_e5m2_bits(float x) {
     if (x != x)
         return 0x7f;
@@ -128,7 +130,8 @@ PF_DEVICE unsigned char pf_f32_to_e5m2_bits(float x) {
 #define PF_SOURCE                                                                                  \
     { PF_KERNEL_ARGS }
 
-/* The argument segment itself: an index known only at run time would otherwise copy it to scratch. */
+/* The argument segment itself: an index known only at run time would otherwise copy it to scratch.
+ */
 #define PF_KERNEL_ARGS cdna_args
 #define PF_KERNEL(name, args_type) CDNA_KERNEL(name, args_type)
 #define CDNA_KERNEL(name, args_type)                                                               \
@@ -156,7 +159,8 @@ static_assert(PF_KTYPE_F32 == 3 && PF_KTYPE_BF16 == 2, "numbers of element types
 #define CDNA_BACKWARD (PF_OP == PF_OP_BACKWARD || PF_OP == PF_OP_BACKWARD_JVP)
 #define CDNA_FORWARD (PF_OP == PF_OP_FORWARD || PF_OP == PF_OP_FORWARD_JVP)
 
-/* gfx90a's products take subnormal f16, below 2^-14, for zero. The shift leaves room for H and dS of 2^10 and more. */
+/* gfx90a's products take subnormal f16, below 2^-14, for zero. The shift leaves room for H and dS
+ * of 2^10 and more. */
 #if PF_TARGET == PF_TARGET_GFX90A && !CDNA_F32 && !CDNA_BF16
 #define PF_WEIGHT_SHIFT (PF_TANGENT ? 4 : CDNA_FORWARD ? 8 : 6)
 #endif
@@ -253,14 +257,12 @@ PF_DEVICE bool pf_slot_is_first() {
 }
 
 PF_DEVICE float pf_slot_max(float x) {
-    PF_UNROLL for (int mask = CDNA_MMA; mask < 64; mask *= 2)
-        x = pf_max(x, cdna_exchange(x, mask));
+    PF_UNROLL for (int mask = CDNA_MMA; mask < 64; mask *= 2) x = pf_max(x, cdna_exchange(x, mask));
     return x;
 }
 
 PF_DEVICE float pf_slot_sum(float x) {
-    PF_UNROLL for (int mask = CDNA_MMA; mask < 64; mask *= 2)
-        x += cdna_exchange(x, mask);
+    PF_UNROLL for (int mask = CDNA_MMA; mask < 64; mask *= 2) x += cdna_exchange(x, mask);
     return x;
 }
 /* One matrix instruction; the accumulator says which. */
@@ -294,8 +296,8 @@ PF_DEVICE cdna_float4 cdna_mfma(cdna_operand a, cdna_operand b, cdna_float4 c) {
 }
 #endif
 
-/* Accumulators move as whole vectors, so that the compiler keeps them as such: as scalars they would be copied between
- * the two halves of the register file around each product. */
+/* Accumulators move as whole vectors, so that the compiler keeps them as such: as scalars they
+ * would be copied between the two halves of the register file around each product. */
 typedef cdna_acc cdna_acc_in_place __attribute__((aligned(4)));
 
 PF_DEVICE cdna_acc cdna_acc_get(const float *x, bool fresh) {
@@ -307,7 +309,8 @@ PF_DEVICE void cdna_acc_put(float *x, cdna_acc acc) {
 }
 
 #if !CDNA_F32
-/* Half a chunk. (Clang casts the bits of the whole vector's beginning when given `chunk.hi` itself.) */
+/* Half a chunk. (Clang casts the bits of the whole vector's beginning when given `chunk.hi`
+ * itself.) */
 PF_DEVICE cdna_operand cdna_operand_of(cdna_int4 chunk, int half) {
     const cdna_int2 x = {chunk[2 * half], chunk[2 * half + 1]};
     return __builtin_bit_cast(cdna_operand, x);
@@ -365,14 +368,12 @@ PF_DEVICE void pf_write_run(unsigned long long address, pf_i64 index, int type, 
         *(PF_GLOBAL cdna_float4 *)(address + 4 * index) = (cdna_float4){x[0], x[1], x[2], x[3]};
     } else if (type == PF_KTYPE_E5M2) {
         unsigned bytes = 0;
-        PF_UNROLL for (int u = 0; u < 4; ++u)
-            bytes |= (unsigned)pf_f32_to_e5m2_bits(x[u]) << 8 * u;
+        PF_UNROLL for (int u = 0; u < 4; ++u) bytes |= (unsigned)pf_f32_to_e5m2_bits(x[u]) << 8 * u;
         *(PF_GLOBAL unsigned *)(address + index) = bytes;
     } else {
         cdna_short4 bits;
-        PF_UNROLL for (int u = 0; u < 4; ++u)
-            bits[u] = (short)(type == PF_KTYPE_F16 ? pf_f32_to_f16_bits(x[u])
-                                                   : pf_f32_to_bf16_bits(x[u]));
+        PF_UNROLL for (int u = 0; u < 4; ++u) bits[u] =
+            (short)(type == PF_KTYPE_F16 ? pf_f32_to_f16_bits(x[u]) : pf_f32_to_bf16_bits(x[u]));
         *(PF_GLOBAL cdna_short4 *)(address + 2 * index) = bits;
     }
 }

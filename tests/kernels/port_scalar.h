@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The portability layer for one plain thread: a workgroup is one compute group of one thread that holds whole
- * fragments. It makes the kernel source itself testable, under sanitizers, where there is no GPU. */
+/* The portability layer for one plain thread: a workgroup is one compute group of one thread that
+ * holds whole fragments. It makes the kernel source itself testable, under sanitizers, where there
+ * is no GPU. */
 #ifndef PF_PORT_SCALAR_H
 #define PF_PORT_SCALAR_H
 
@@ -24,56 +25,128 @@ extern "C" {
 #define PF_OUT_RUN 1
 #define PF_LANES 1
 
-/* The launch: workgroups one after the other, and of the passes, which share nothing, threads too. */
+/* The launch: workgroups one after the other, and of the passes, which share nothing, threads too.
+ */
 static int scalar_block, scalar_blocks, scalar_thread, scalar_threads;
 
-PF_DEVICE int pf_block() { return scalar_block; }
-PF_DEVICE pf_i64 pf_blocks() { return scalar_blocks; }
-PF_DEVICE int pf_thread() { return scalar_thread; }
-PF_DEVICE int pf_threads() { return scalar_threads; }
-PF_DEVICE int pf_lane() { return 0; }
-PF_DEVICE float pf_lane_sum(float x) { return x; }
-PF_DEVICE void pf_lane_sync() {}
-PF_DEVICE void pf_block_sync() {}
-PF_DEVICE float pf_exp2(float x) { return exp2f(x); }
-PF_DEVICE float pf_log2(float x) { return log2f(x); }
-PF_DEVICE float pf_fma(float a, float b, float c) { return fmaf(a, b, c); }
-PF_DEVICE float pf_max(float a, float b) { return fmaxf(a, b); }
-PF_DEVICE float pf_f16_bits_to_f32(unsigned short x) { return pf_f16_to_f32(x); }
-PF_DEVICE float pf_bf16_bits_to_f32(unsigned short x) { return pf_bf16_to_f32(x); }
-PF_DEVICE unsigned short pf_f32_to_f16_bits(float x) { return pf_f32_to_f16(x); }
-PF_DEVICE unsigned short pf_f32_to_bf16_bits(float x) { return pf_f32_to_bf16(x); }
-PF_DEVICE unsigned char pf_f32_to_e5m2_bits(float x) { return pf_f32_to_e5m2(x); }
+PF_DEVICE int pf_block() {
+    return scalar_block;
+}
+PF_DEVICE pf_i64 pf_blocks() {
+    return scalar_blocks;
+}
+PF_DEVICE int pf_thread() {
+    return scalar_thread;
+}
+PF_DEVICE int pf_threads() {
+    return scalar_threads;
+}
+PF_DEVICE int pf_lane() {
+    return 0;
+}
+PF_DEVICE float pf_lane_sum(float x) {
+    return x;
+}
+PF_DEVICE void pf_lane_sync() {
+}
+PF_DEVICE void pf_block_sync() {
+}
+PF_DEVICE float pf_exp2(float x) {
+    return exp2f(x);
+}
+PF_DEVICE float pf_log2(float x) {
+    return log2f(x);
+}
+PF_DEVICE float pf_fma(float a, float b, float c) {
+    return fmaf(a, b, c);
+}
+PF_DEVICE float pf_max(float a, float b) {
+    return fmaxf(a, b);
+}
+PF_DEVICE float pf_f16_bits_to_f32(unsigned short x) {
+    return pf_f16_to_f32(x);
+}
+PF_DEVICE float pf_bf16_bits_to_f32(unsigned short x) {
+    return pf_bf16_to_f32(x);
+}
+PF_DEVICE unsigned short pf_f32_to_f16_bits(float x) {
+    return pf_f32_to_f16(x);
+}
+PF_DEVICE unsigned short pf_f32_to_bf16_bits(float x) {
+    return pf_f32_to_bf16(x);
+}
+PF_DEVICE unsigned char pf_f32_to_e5m2_bits(float x) {
+    return pf_f32_to_e5m2(x);
+}
 
-typedef struct pf_scores { float x[PF_SCORE_COUNT]; } pf_scores;
-typedef struct pf_weights { float x[PF_SCORE_COUNT]; } pf_weights;
-typedef struct pf_exchange { float x[PF_SCORE_COUNT]; } pf_exchange;
-typedef struct pf_out { float x[PF_OUT_COUNT]; } pf_out;
-typedef struct pf_cross_out { float x[PF_CROSS_TILE * PF_OUT_DIM]; } pf_cross_out;
-typedef struct pf_owned_tile { float x[PF_OWNED_TILE][PF_HEAD_DIM]; } pf_owned_tile;
+typedef struct pf_scores {
+    float x[PF_SCORE_COUNT];
+} pf_scores;
+typedef struct pf_weights {
+    float x[PF_SCORE_COUNT];
+} pf_weights;
+typedef struct pf_exchange {
+    float x[PF_SCORE_COUNT];
+} pf_exchange;
+typedef struct pf_out {
+    float x[PF_OUT_COUNT];
+} pf_out;
+typedef struct pf_cross_out {
+    float x[PF_CROSS_TILE * PF_OUT_DIM];
+} pf_cross_out;
+typedef struct pf_owned_tile {
+    float x[PF_OWNED_TILE][PF_HEAD_DIM];
+} pf_owned_tile;
 typedef pf_owned_tile pf_crossed_tile;
-typedef struct pf_cross_tile { float x[PF_CROSS_TILE][PF_HEAD_DIM]; } pf_cross_tile;
-typedef struct pf_value_tile { float x[PF_CROSS_TILE][PF_OUT_DIM]; } pf_value_tile;
+typedef struct pf_cross_tile {
+    float x[PF_CROSS_TILE][PF_HEAD_DIM];
+} pf_cross_tile;
+typedef struct pf_value_tile {
+    float x[PF_CROSS_TILE][PF_OUT_DIM];
+} pf_value_tile;
 
-PF_DEVICE int pf_score_slot(int e) { return e / PF_CROSS_TILE; }
-PF_DEVICE int pf_score_cross(int e) { return e % PF_CROSS_TILE; }
-PF_DEVICE int pf_out_slot(int e) { return e / PF_OUT_DIM; }
-PF_DEVICE int pf_out_channel(int e) { return e % PF_OUT_DIM; }
-PF_DEVICE int pf_slot_owned(int s) { return s; }
-PF_DEVICE bool pf_slot_is_first() { return true; }
-PF_DEVICE float pf_slot_max(float x) { return x; }
-PF_DEVICE float pf_slot_sum(float x) { return x; }
+PF_DEVICE int pf_score_slot(int e) {
+    return e / PF_CROSS_TILE;
+}
+PF_DEVICE int pf_score_cross(int e) {
+    return e % PF_CROSS_TILE;
+}
+PF_DEVICE int pf_out_slot(int e) {
+    return e / PF_OUT_DIM;
+}
+PF_DEVICE int pf_out_channel(int e) {
+    return e % PF_OUT_DIM;
+}
+PF_DEVICE int pf_slot_owned(int s) {
+    return s;
+}
+PF_DEVICE bool pf_slot_is_first() {
+    return true;
+}
+PF_DEVICE float pf_slot_max(float x) {
+    return x;
+}
+PF_DEVICE float pf_slot_sum(float x) {
+    return x;
+}
 
-/* Rings: one fill a stage, counted, so that a take of an unfilled stage or a fill of a full one is caught. */
-typedef struct pf_ring { int filled, taken; } pf_ring;
-typedef struct pf_ring_pos { int fill, take, fills, takes; } pf_ring_pos;
+/* Rings: one fill a stage, counted, so that a take of an unfilled stage or a fill of a full one is
+ * caught. */
+typedef struct pf_ring {
+    int filled, taken;
+} pf_ring;
+typedef struct pf_ring_pos {
+    int fill, take, fills, takes;
+} pf_ring_pos;
 
 PF_DEVICE void scalar_require(bool condition, const char *what) {
     if (!condition)
         scalar_fail(what);
 }
 
-PF_DEVICE void pf_ring_init(pf_ring *ring, int) { ring->filled = ring->taken = 0; }
+PF_DEVICE void pf_ring_init(pf_ring *ring, int) {
+    ring->filled = ring->taken = 0;
+}
 
 PF_DEVICE void pf_ring_acquire(pf_ring *ring, const pf_ring_pos *, int stages) {
     scalar_require(ring->filled - ring->taken < stages, "a stage is filled before it is released");
@@ -97,7 +170,9 @@ PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
 #define PF_CONSUMER
 #define PF_REFILL(...) __VA_ARGS__
 
-typedef struct pf_source { const pf_attention_kargs *a; } pf_source;
+typedef struct pf_source {
+    const pf_attention_kargs *a;
+} pf_source;
 
 PF_DEVICE float scalar_element(unsigned long long address, pf_i64 index) {
     if (PF_ELEMENT == PF_KTYPE_F32)
@@ -115,8 +190,8 @@ PF_DEVICE float scalar_round(float x) {
                                        : pf_f16_to_f32(pf_f32_to_f16(x));
 }
 
-PF_DEVICE void scalar_load(float *to, int tile_rows, int width, const pf_source *source, int operand,
-                           const pf_rows *rows) {
+PF_DEVICE void scalar_load(float *to, int tile_rows, int width, const pf_source *source,
+                           int operand, const pf_rows *rows) {
     const pf_attention_kargs *a = source->a;
     const pf_karg_tensor *t = &a->operand[operand];
     const int channels = operand < PF_OPERAND_V ? a->dim_qk : a->dim_v;
@@ -143,14 +218,17 @@ PF_SCALAR_LOAD(pf_owned_load, pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM)
 PF_SCALAR_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
 PF_SCALAR_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
 
-typedef struct pf_owned { const pf_owned_tile *tile; } pf_owned;
+typedef struct pf_owned {
+    const pf_owned_tile *tile;
+} pf_owned;
 
 PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_source *, int,
                              const pf_rows *) {
     o->tile = tile;
 }
 
-PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *, const pf_ring_pos *) {
+PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *,
+                             const pf_ring_pos *) {
     memcpy(to, (const void *)address, PF_CROSS_TILE * sizeof(float));
 }
 
@@ -172,7 +250,8 @@ PF_DEVICE void pf_weights_pack(pf_weights *w, const pf_scores *s) {
 PF_DEVICE void scalar_out_mma(pf_out *out, const pf_weights *w, const float *rows, int width) {
     for (int e = 0; e < PF_OUT_COUNT; ++e)
         for (int x = 0; x < PF_CROSS_TILE; ++x)
-            out->x[e] += w->x[e / PF_OUT_DIM * PF_CROSS_TILE + x] * rows[x * width + e % PF_OUT_DIM];
+            out->x[e] +=
+                w->x[e / PF_OUT_DIM * PF_CROSS_TILE + x] * rows[x * width + e % PF_OUT_DIM];
 }
 
 PF_DEVICE void pf_out_mma(pf_out *out, const pf_weights *w, const pf_cross_tile *cross,
@@ -189,8 +268,8 @@ PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
         memcpy(exchange[n].x, w[n].x, sizeof w[n].x);
 }
 
-PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange, const pf_crossed_tile *tile,
-                            int channel0, bool fresh) {
+PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
+                            const pf_crossed_tile *tile, int channel0, bool fresh) {
     for (int x = 0; x < PF_CROSS_TILE; ++x)
         for (int c = 0; c < PF_OUT_DIM; ++c) {
             float sum = fresh ? 0.f : d->x[x * PF_OUT_DIM + c];
@@ -200,12 +279,17 @@ PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange, const 
         }
 }
 
-PF_DEVICE void pf_mma_commit() {}
+PF_DEVICE void pf_mma_commit() {
+}
 #define pf_mma_wait(n) (void)(n)
-PF_DEVICE void pf_turn_wait() {}
-PF_DEVICE void pf_turn_pass() {}
+PF_DEVICE void pf_turn_wait() {
+}
+PF_DEVICE void pf_turn_pass() {
+}
 
-PF_DEVICE int pf_dq_index(int row, int channel) { return row * PF_HEAD_DIM + channel; }
+PF_DEVICE int pf_dq_index(int row, int channel) {
+    return row * PF_HEAD_DIM + channel;
+}
 
 PF_DEVICE void pf_dq_add(const pf_cross_out *d, unsigned long long address, int channel0,
                          const pf_turn *turn) {
@@ -219,7 +303,8 @@ PF_DEVICE void pf_dq_add(const pf_cross_out *d, unsigned long long address, int 
         ++*counter;
 }
 
-PF_DEVICE void pf_dq_drain() {}
+PF_DEVICE void pf_dq_drain() {
+}
 
 /* A run is one element. */
 PF_DEVICE void pf_write_run(unsigned long long address, pf_i64 index, int type, const float *x) {

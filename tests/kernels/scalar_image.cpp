@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One image of the kernel source under the scalar port. The build defines SCALAR_IMAGE, the name of its
-// entry, PF_OP, and what port.h names. Tiles are small, so that problems of a few dozen rows cross them.
+// One image of the kernel source under the scalar port. The build defines SCALAR_IMAGE, the name of
+// its entry, PF_OP, and what port.h names. Tiles are small, so that problems of a few dozen rows
+// cross them.
 #include "common/tuning.h"
 #include "common/kernels/port.h"
 

@@ -3,8 +3,9 @@
  *
  * The workgroup owns a tile of keys: dK and dV are summed in registers, dQ in memory, tile by tile.
  * Piecewise attention is two rounds, one a pair, each seeing the other pair's scores as masked: P,
- * dV and both splits of dS come out right without a second set of accumulators. With grouped queries
- * a round walks over the heads of the group. A bias that is broadcast nowhere gets its dbias here. */
+ * dV and both splits of dS come out right without a second set of accumulators. With grouped
+ * queries a round walks over the heads of the group. A bias that is broadcast nowhere gets its
+ * dbias here. */
 #include "backward_tile.h"
 #include "out.h"
 
@@ -70,8 +71,8 @@ PF_DEVICE void backward_issue_dq(backward_context *c, pf_exchange *ds, pf_cross_
     pf_mma_commit();
 }
 
-/* dS of one tile to dbias, where each score has an element of its own. Pair 0 writes all that is not pair 1's,
- * zeros where nothing is kept. */
+/* dS of one tile to dbias, where each score has an element of its own. Pair 0 writes all that is
+ * not pair 1's, zeros where nothing is kept. */
 PF_DEVICE void backward_store_dbias(const backward_context *c, const pf_scores *ds,
                                     const query_step *step) {
     const pf_attention_kargs *a = c->a;
@@ -103,8 +104,7 @@ PF_DEVICE void backward_clear_dbias(const backward_context *c) {
     const query_walk walk = query_walk_begin(a, &c->w, 0);
     query_step step = walk.at;
     pf_scores zero;
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
-        zero.x[e] = 0.f;
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) zero.x[e] = 0.f;
     for (int g = 0; g < a->group; ++g, ++step.h)
         for (step.tile = 0; step.tile < PF_CEIL_DIV(a->queries, PF_CROSS_TILE); ++step.tile)
             if (step.tile < walk.first_tile || step.tile >= walk.end_tile)
@@ -238,14 +238,13 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
                 pf_out_zero(&dk);
                 backward_round(&c, pair, &dk, &dv);
                 if (a->dk[pair].address) {
-                    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
-                        dk.x[e] *= a->alpha * PF_WEIGHT_UNSHIFT;
+                    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) dk.x[e] *=
+                        a->alpha * PF_WEIGHT_UNSHIFT;
                     pf_out_store(&dk, &a->dk[pair], a->dk_type[pair], w->b, w->hk, w->j0, w->j1,
                                  w->channel0, a->dim_qk);
                 }
             }
-            PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
-                dv.x[e] *= PF_WEIGHT_UNSHIFT;
+            PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) dv.x[e] *= PF_WEIGHT_UNSHIFT;
             if (a->dv.address)
                 pf_out_store(&dv, &a->dv, a->dv_type, w->b, w->hk, w->j0, w->j1, w->channel0,
                              a->dim_v);
@@ -281,8 +280,7 @@ PF_KERNEL(PF_KERNEL_NAME_WITH(backward, dq), pf_attention_kargs) {
         for (int n = pf_thread(); n < PF_CROSS_TILE * PF_HEAD_DIM; n += pf_threads()) {
             const int row = n / PF_HEAD_DIM, channel = n % PF_HEAD_DIM;
             if (i0 + row < a->queries && channel < a->dim_qk)
-                pf_write(dq->address,
-                         pf_row_offset(dq, b, h, i0 + row) + channel * dq->stride[3],
+                pf_write(dq->address, pf_row_offset(dq, b, h, i0 + row) + channel * dq->stride[3],
                          a->dq_type[pair],
                          a->alpha * PF_WEIGHT_UNSHIFT * sum[pf_dq_index(row, channel)]);
         }

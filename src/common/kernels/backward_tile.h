@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One tile of queries against one tile of keys in backward: loads, products, P and dS. Shared by the
- * kernels of dq, dk, dv (backward.h) and of dbias (dbias.h).
+/* One tile of queries against one tile of keys in backward: loads, products, P and dS. Shared by
+ * the kernels of dq, dk, dv (backward.h) and of dbias (dbias.h).
  *
- * The workgroup owns keys and streams queries. With tangents every product has its product rule beside
- * it. */
+ * The workgroup owns keys and streams queries. With tangents every product has its product rule
+ * beside it. */
 #include "scores.h"
 #include "work.h"
 
@@ -22,8 +22,8 @@ typedef struct backward_work {
     int b, hk, j0, j1, channel0;
 } backward_work;
 
-/* The first keys are the longest where attention is causal. Where determinism is asked for they come in
- * their own order, in which they wait for each other. */
+/* The first keys are the longest where attention is causal. Where determinism is asked for they
+ * come in their own order, in which they wait for each other. */
 PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM;
     const int tiles = PF_CEIL_DIV(a->keys, PF_OWNED_TILE), n = index % tiles;
@@ -98,13 +98,12 @@ PF_DEVICE bool backward_keeps_all(const backward_context *c, const query_step *s
                                               c->w.j0 + PF_OWNED_TILE);
 }
 
-/* Rows of a tile of queries; those that keep no key are not read, so that they add nothing. Where all
- * scores are kept there are none. */
+/* Rows of a tile of queries; those that keep no key are not read, so that they add nothing. Where
+ * all scores are kept there are none. */
 PF_DEVICE pf_rows backward_query_rows(const backward_context *c, const query_step *step) {
     const pf_attention_kargs *a = c->a;
     const pf_i64 bh = (pf_i64)c->w.b * a->heads + step->h;
-    pf_rows rows = {c->w.b, step->h, step->tile * PF_CROSS_TILE, a->queries,
-                    0, 0, 0};
+    pf_rows rows = {c->w.b, step->h, step->tile * PF_CROSS_TILE, a->queries, 0, 0, 0};
     if (!backward_keeps_all(c, step))
         rows.live = a->query_live + bh * a->queries_padded;
     return rows;
@@ -154,8 +153,8 @@ PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
 /* What a thread of a compute group carries. */
 typedef struct backward_state {
     pf_owned k[1 + PF_TANGENT], v[1 + PF_TANGENT];
-    pf_scores s[1 + PF_TANGENT];   /* dot products, then P and tP */
-    pf_scores dp[1 + PF_TANGENT];  /* dP and tdP, then dS and tdS */
+    pf_scores s[1 + PF_TANGENT];  /* dot products, then P and tP */
+    pf_scores dp[1 + PF_TANGENT]; /* dP and tdP, then dS and tdS */
     pf_weights p[1 + PF_TANGENT], ds[1 + PF_TANGENT];
 } backward_state;
 
@@ -222,9 +221,8 @@ PF_DEVICE void backward_add_bias(const backward_context *c, backward_state *g,
 PF_DEVICE void backward_mask_window(const backward_context *c, backward_state *g,
                                     const query_step *step) {
     pf_span kept[PF_SLOTS];
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s)
-        kept[s] = pf_span_of_key(c->a, step->pair, c->w.j0 + pf_slot_owned(s),
-                                 step->tile * PF_CROSS_TILE);
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) kept[s] =
+        pf_span_of_key(c->a, step->pair, c->w.j0 + pf_slot_owned(s), step->tile * PF_CROSS_TILE);
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const bool keep = pf_span_keeps(kept[pf_score_slot(e)], pf_score_cross(e));
         g->s[0].x[e] = keep ? g->s[0].x[e] : 0.f;
@@ -233,7 +231,8 @@ PF_DEVICE void backward_mask_window(const backward_context *c, backward_state *g
     }
 }
 
-/* Dot products to weights: P = exp(S - L), tP = P (t - tL), shifted by PF_WEIGHT_SHIFT as is dS after them. */
+/* Dot products to weights: P = exp(S - L), tP = P (t - tL), shifted by PF_WEIGHT_SHIFT as is dS
+ * after them. */
 PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
                                 const query_step *step, bool whole) {
     const pf_attention_kargs *a = c->a;
@@ -246,8 +245,9 @@ PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
         const int x = pf_score_cross(e);
         const float s = g->s[0].x[e];
         const bool keep = !PF_GENERAL || s != -PF_INFINITY;
-        const float p = pf_exp2(PF_GENERAL ? pf_fma(s - lse[x], PF_LOG2E, PF_WEIGHT_SHIFT)
-                                           : pf_fma(s, a->alpha_log2e, -(lse[x] - PF_WEIGHT_SHIFT)));
+        const float p =
+            pf_exp2(PF_GENERAL ? pf_fma(s - lse[x], PF_LOG2E, PF_WEIGHT_SHIFT)
+                               : pf_fma(s, a->alpha_log2e, -(lse[x] - PF_WEIGHT_SHIFT)));
         g->s[0].x[e] = keep ? p : 0.f;
         if (PF_TANGENT) {
             const float t = p * pf_fma(g->s[PF_T].x[e], alpha, -tlse[x]);
@@ -270,8 +270,7 @@ PF_DEVICE void backward_ds(const backward_context *c, backward_state *g, bool wh
         const int x = pf_score_cross(e);
         const float p = g->s[0].x[e], ddp = g->dp[0].x[e] - delta[x];
         if (PF_TANGENT)
-            g->dp[PF_T].x[e] =
-                pf_fma(g->s[PF_T].x[e], ddp, p * (g->dp[PF_T].x[e] - tdelta[x]));
+            g->dp[PF_T].x[e] = pf_fma(g->s[PF_T].x[e], ddp, p * (g->dp[PF_T].x[e] - tdelta[x]));
         g->dp[0].x[e] = p * ddp;
     }
     if (!whole) {

@@ -15,7 +15,8 @@
 #define pf_lanes_sum(x, lanes) pf_lane_sum(x)
 #endif
 
-/* Weights, and dS with them, are multiplied by 2^PF_WEIGHT_SHIFT, on targets whose products would lose small ones. */
+/* Weights, and dS with them, are multiplied by 2^PF_WEIGHT_SHIFT, on targets whose products would
+ * lose small ones. */
 #ifndef PF_WEIGHT_SHIFT
 #define PF_WEIGHT_SHIFT 0
 #endif
@@ -23,7 +24,7 @@
 
 #define PF_LN2 0.69314718055994530942f
 #define PF_LOG2E 1.44269504088896340736f
-#define PF_CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
+#define PF_CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 
 /* Index of the tangent beside the primal (0) in pairs of tiles, fragments and statistics. */
 #define PF_T PF_TANGENT
@@ -53,7 +54,8 @@ PF_DEVICE float pf_read(unsigned long long address, pf_i64 index, int type) {
     if (type == PF_KTYPE_F32)
         return ((const PF_GLOBAL float *)address)[index];
     if (type == PF_KTYPE_E5M2)
-        return pf_f16_bits_to_f32((unsigned short)(((const PF_GLOBAL unsigned char *)address)[index] << 8));
+        return pf_f16_bits_to_f32(
+            (unsigned short)(((const PF_GLOBAL unsigned char *)address)[index] << 8));
     const unsigned short bits = ((const PF_GLOBAL unsigned short *)address)[index];
     return type == PF_KTYPE_F16 ? pf_f16_bits_to_f32(bits) : pf_bf16_bits_to_f32(bits);
 }
@@ -94,8 +96,8 @@ PF_DEVICE bool pf_window_keeps_all(const pf_attention_kargs *a, int pair, int i0
            i1 - 1 - j0 < a->window_high[pair];
 }
 
-/* The rows of a cross tile that an owned row keeps: `count` of them from `begin`, both from the start
- * of the tile. */
+/* The rows of a cross tile that an owned row keeps: `count` of them from `begin`, both from the
+ * start of the tile. */
 typedef struct pf_span {
     int begin;
     unsigned count;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dbias or its tangent: dS summed over the dimensions in which the bias is broadcast, in the bias's own
- * shape. Each workgroup owns one tile of dbias and one share (split) of the scores that are summed into it,
- * recomputes those, and sums them in a fixed order: no atomics, so the result is bitwise repeatable. */
+/* dbias or its tangent: dS summed over the dimensions in which the bias is broadcast, in the bias's
+ * own shape. Each workgroup owns one tile of dbias and one share (split) of the scores that are
+ * summed into it, recomputes those, and sums them in a fixed order: no atomics, so the result is
+ * bitwise repeatable. */
 #include "backward_tile.h"
 
 /* The sums take the place of the tiles once all are done. */
@@ -54,8 +55,7 @@ PF_DEVICE void dbias_add_tile(backward_context *c, const query_step *step, pf_sc
     pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
     pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
     pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
-        sum->x[e] += g.dp[PF_T].x[e];
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) sum->x[e] += g.dp[PF_T].x[e];
 }
 
 /* Does the pair keep any score of queries [i0, i0 + tile) and the owned keys? */
@@ -114,8 +114,7 @@ PF_KERNEL(PF_KERNEL_NAME(dbias), pf_attention_kargs) {
     const pf_i64 begin = count * w.split / a->dbias_splits;
     const pf_i64 end = count * (w.split + 1) / a->dbias_splits;
     pf_scores sum;
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
-        sum.x[e] = 0.f;
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) sum.x[e] = 0.f;
     for (pf_i64 n = begin; n < end; ++n) {
         const int j_tile = (int)(n % w.count_j), i_tile = (int)(n / w.count_j % w.count_i);
         const int h = (int)(n / w.count_j / w.count_i % w.count_h) + (w.count_h == 1 ? w.h : 0);
@@ -131,8 +130,7 @@ PF_KERNEL(PF_KERNEL_NAME(dbias), pf_attention_kargs) {
     }
     pf_block_sync();
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
-        sm->sum[pf_slot_owned(pf_score_slot(e))][pf_score_cross(e)] =
-            sum.x[e] * PF_WEIGHT_UNSHIFT;
+        sm->sum[pf_slot_owned(pf_score_slot(e))][pf_score_cross(e)] = sum.x[e] * PF_WEIGHT_UNSHIFT;
     pf_block_sync();
     dbias_finish(a, &w, sm);
 }

@@ -2,9 +2,9 @@
 /* Forward, and forward with its JVP: FlashAttention's online softmax over tiles of keys.
  *
  * The workgroup owns a tile of queries and streams K and V. Piecewise attention is two walks over
- * keys, the near ones with pair 0 and the far ones with pair 1: the online softmax does not mind the
- * order, so only tiles that straddle the threshold are visited twice. With tangents the same walk
- * also carries t = dS and accumulates sum P (t v + tv); its mean is taken out at the end. */
+ * keys, the near ones with pair 0 and the far ones with pair 1: the online softmax does not mind
+ * the order, so only tiles that straddle the threshold are visited twice. With tangents the same
+ * walk also carries t = dS and accumulates sum P (t v + tv); its mean is taken out at the end. */
 #include "out.h"
 #include "scores.h"
 #include "work.h"
@@ -16,7 +16,8 @@ typedef struct forward_shared {
     pf_ring q_ring, k_ring, v_ring;
 } forward_shared;
 
-/* One workgroup's share of the problem: queries [i0, i1) of (b, h), output channels from channel0. */
+/* One workgroup's share of the problem: queries [i0, i1) of (b, h), output channels from channel0.
+ */
 typedef struct forward_work {
     int b, h, i0, i1, channel0;
 } forward_work;
@@ -46,8 +47,7 @@ PF_DEVICE void key_walk_enter(key_walk *walk, const pf_attention_kargs *a, const
     walk->enters = true;
     for (; walk->pair < a->pairs; ++walk->pair) {
         const int begin = pf_max_int(0, w->i0 - a->window_high[walk->pair] + 1);
-        const int end =
-            pf_min_int(a->key_end[walk->pair], w->i1 - a->window_low[walk->pair]);
+        const int end = pf_min_int(a->key_end[walk->pair], w->i1 - a->window_low[walk->pair]);
         if (begin < end) {
             walk->tile = (end - 1) / PF_CROSS_TILE;
             walk->last_tile = begin / PF_CROSS_TILE;
@@ -107,8 +107,8 @@ PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
  * whatever they hold cannot reach a product. */
 PF_DEVICE pf_rows forward_key_rows(const forward_context *c, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
-    pf_rows rows = {c->w.b, c->w.h / a->group, walk->tile * PF_CROSS_TILE,
-                    a->key_end[walk->pair], 0, 0, 0};
+    pf_rows rows = {
+        c->w.b, c->w.h / a->group, walk->tile * PF_CROSS_TILE, a->key_end[walk->pair], 0, 0, 0};
     if (PF_GENERAL && a->key_live)
         rows.live = a->key_live + rows.b * a->key_live_stride[0] + rows.h * a->key_live_stride[1];
     return rows;
@@ -206,8 +206,8 @@ PF_DEVICE void forward_add_bias(forward_state *f, const pf_attention_kargs *a,
 PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a,
                                    const forward_work *w, int pair, int j0) {
     pf_span kept[PF_SLOTS];
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s)
-        kept[s] = pf_span_of_query(a, pair, w->i0 + pf_slot_owned(s), j0);
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) kept[s] =
+        pf_span_of_query(a, pair, w->i0 + pf_slot_owned(s), j0);
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const bool keep = pf_span_keeps(kept[pf_score_slot(e)], pf_score_cross(e));
         f->s[0].x[e] = keep ? f->s[0].x[e] : -PF_INFINITY;
@@ -216,8 +216,9 @@ PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a
     }
 }
 
-/* Scores to weights, unnormalised: P = exp(s - max), H = P * t, both shifted by PF_WEIGHT_SHIFT. The general kernel subtracts before it
- * scales: a score near the lowest finite number times log2(e) would overflow. */
+/* Scores to weights, unnormalised: P = exp(s - max), H = P * t, both shifted by PF_WEIGHT_SHIFT.
+ * The general kernel subtracts before it scales: a score near the lowest finite number times
+ * log2(e) would overflow. */
 PF_DEVICE void forward_softmax(const forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
     const forward_work *w = &c->w;
@@ -229,8 +230,7 @@ PF_DEVICE void forward_softmax(const forward_context *c, forward_state *f, const
         forward_mask_window(f, a, w, walk->pair, j0);
 
     float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s)
-        max[s] = f->max[s];
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = f->max[s];
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int s = pf_score_slot(e);
         max[s] = pf_max(max[s], f->s[0].x[e]);
@@ -247,9 +247,8 @@ PF_DEVICE void forward_softmax(const forward_context *c, forward_state *f, const
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int s = pf_score_slot(e);
         const float x = f->s[0].x[e];
-        const float p =
-            pf_exp2(PF_GENERAL ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT)
-                               : pf_fma(x, unit, -offset[s]));
+        const float p = pf_exp2(PF_GENERAL ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT)
+                                           : pf_fma(x, unit, -offset[s]));
         f->s[0].x[e] = p;
         sum[s] += p;
         if (PF_TANGENT) {
@@ -296,9 +295,10 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
         f->rescale[s] = inverse;
         if (PF_TANGENT)
             f->mean[s] = pf_slot_sum(f->mean[s]) * inverse;
-        forward_store_stat(&a->lse, w, s,
-                           sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale,
-                                                (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2));
+        forward_store_stat(
+            &a->lse, w, s,
+            sum == 0.f ? -PF_INFINITY
+                       : pf_fma(f->max[s], scale, (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2));
         if (PF_TANGENT)
             forward_store_stat(&a->tlse, w, s, f->mean[s]);
     }
@@ -306,8 +306,8 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
     if (a->o.address)
         pf_out_store(&f->o[0], &a->o, a->o_type, w->b, w->h, w->i0, w->i1, w->channel0, a->dim_v);
     if (PF_TANGENT && a->to.address) {
-        PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e)
-            f->o[PF_T].x[e] = pf_fma(-f->mean[pf_out_slot(e)], f->o[0].x[e], f->o[PF_T].x[e]);
+        PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) f->o[PF_T].x[e] =
+            pf_fma(-f->mean[pf_out_slot(e)], f->o[0].x[e], f->o[PF_T].x[e]);
         pf_out_store(&f->o[PF_T], &a->to, a->to_type, w->b, w->h, w->i0, w->i1, w->channel0,
                      a->dim_v);
     }

@@ -8,7 +8,7 @@
 /* Targets without pf_write_row. */
 #ifndef PF_ROW_RUN
 #define PF_ROW_RUN 1
-#define pf_write_row(out, s, address, index, channels, type)                                        \
+#define pf_write_row(out, s, address, index, channels, type)                                       \
     ((void)(out), (void)(index), (void)(channels))
 #endif
 

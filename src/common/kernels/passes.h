@@ -2,8 +2,9 @@
 /* The small passes around the attention kernels, and merge. Element types are read at run time. */
 #include "common.h"
 
-/* key_live: 1 where some query keeps the key. One block a (batch, head, PF_KEY_LIVE_TILE keys) of the
- * common shape of bias and mask; queries are tried until every key of the block is known to be live. */
+/* key_live: 1 where some query keeps the key. One block a (batch, head, PF_KEY_LIVE_TILE keys) of
+ * the common shape of bias and mask; queries are tried until every key of the block is known to be
+ * live. */
 enum { PF_KEY_LIVE_TILE = 256 };
 
 PF_DEVICE bool key_is_kept(const pf_attention_kargs *a, int b, int h, int i, int j) {
@@ -29,8 +30,8 @@ PF_KERNEL(pf_key_live, pf_attention_kargs) {
     }
 }
 
-/* How pf_backward_pre shares its rows out: `lanes` threads to a row, which read vectors where all tensors take
- * them. */
+/* How pf_backward_pre shares its rows out: `lanes` threads to a row, which read vectors where all
+ * tensors take them. */
 typedef struct row_sharing {
     bool vectors;
     int lanes;
@@ -67,8 +68,7 @@ PF_DEVICE float row_dot(const pf_attention_kargs *a, const row_sharing *sharing,
             float u[PF_VECTOR], v[PF_VECTOR];
             pf_read_vector(x->address, at_x + c, x_type, u);
             pf_read_vector(y->address, at_y + c, y_type, v);
-            PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n)
-                sum = pf_fma(u[n], v[n], sum);
+            PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) sum = pf_fma(u[n], v[n], sum);
         }
     } else {
         for (int c = lane; c < a->dim_v; c += sharing->lanes)
@@ -147,7 +147,8 @@ PF_KERNEL(pf_dbias_reduce, pf_attention_kargs) {
              a->dbias_type, sum);
 }
 
-/* Two partial results over disjoint keys: one group of lanes a row. A part with L = -inf is not read. */
+/* Two partial results over disjoint keys: one group of lanes a row. A part with L = -inf is not
+ * read. */
 PF_KERNEL(pf_merge, pf_merge_kargs) {
     const pf_merge_kargs *a = PF_KERNEL_ARGS;
     const pf_i64 row = ((pf_i64)pf_block() * pf_threads() + pf_thread()) / PF_LANES;
@@ -158,8 +159,8 @@ PF_KERNEL(pf_merge, pf_merge_kargs) {
     float part_lse[2], weight[2] = {0.f, 0.f}, part_tlse[2] = {0.f, 0.f}, tlse = 0.f;
     for (int p = 0; p < 2; ++p)
         part_lse[p] = row_stat(&a->lse_part[p], b, h, i);
-    const float max = part_lse[0] > part_lse[1] || part_lse[0] != part_lse[0] ? part_lse[0]
-                                                                              : part_lse[1];
+    const float max =
+        part_lse[0] > part_lse[1] || part_lse[0] != part_lse[0] ? part_lse[0] : part_lse[1];
     float lse = max;
     if (max != -PF_INFINITY) {
         for (int p = 0; p < 2; ++p)
@@ -188,21 +189,22 @@ PF_KERNEL(pf_merge, pf_merge_kargs) {
             if (weight[p] == 0.f)
                 continue;
             const pf_karg_tensor *part = &a->o_part[p], *tpart = &a->to_part[p];
-            const float x = pf_read(part->address,
-                                    pf_row_offset(part, b, h, i) + c * part->stride[3],
-                                    a->o_part_type[p]);
+            const float x =
+                pf_read(part->address, pf_row_offset(part, b, h, i) + c * part->stride[3],
+                        a->o_part_type[p]);
             o = pf_fma(weight[p], x, o);
             if (tpart->address)
-                to += weight[p] * pf_fma(part_tlse[p] - tlse, x,
-                                         pf_read(tpart->address,
-                                                 pf_row_offset(tpart, b, h, i) +
-                                                     c * tpart->stride[3],
-                                                 a->to_part_type[p]));
+                to +=
+                    weight[p] * pf_fma(part_tlse[p] - tlse, x,
+                                       pf_read(tpart->address,
+                                               pf_row_offset(tpart, b, h, i) + c * tpart->stride[3],
+                                               a->to_part_type[p]));
         }
         if (a->o.address)
-            pf_write(a->o.address, pf_row_offset(&a->o, b, h, i) + c * a->o.stride[3], a->o_type, o);
+            pf_write(a->o.address, pf_row_offset(&a->o, b, h, i) + c * a->o.stride[3], a->o_type,
+                     o);
         if (a->to.address)
-            pf_write(a->to.address, pf_row_offset(&a->to, b, h, i) + c * a->to.stride[3], a->to_type,
-                     to);
+            pf_write(a->to.address, pf_row_offset(&a->to, b, h, i) + c * a->to.stride[3],
+                     a->to_type, to);
     }
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* clang-format off: the tables below are set by hand. */
 /* The contract of the portability layer: what a target gives the kernel source.
  *
  * A translation unit includes this file, then one target's port header, then one kernel (forward.h,
@@ -12,98 +13,112 @@
  *     PF_OUT_DIM    channels of the output that one workgroup accumulates, PF_HEAD_DIM or a divisor
  *     PF_STAGES     buffers in the ring of streamed tiles
  *     PF_OVERLAP    1: forward issues the next scores before this tile's output
- *     PF_EXCHANGES  buffers for the exchange of dS: 1 where release of a ring stops all groups, else 2
+ *     PF_EXCHANGES  buffers for the exchange of dS: 1 where release of a ring stops all groups,
+ *         else 2
  * passes.h needs none of these.
  *
- * MODEL. A workgroup owns PF_OWNED_TILE rows (queries in forward, keys in backward), resident in shared
- * memory, and streams past them tiles of PF_CROSS_TILE rows of the other kind. The owned rows are divided
- * among compute groups (a warpgroup, warp or wave: whatever issues one matrix instruction). Each
- * thread of a group holds a part of a fragment:
+ * MODEL. A workgroup owns PF_OWNED_TILE rows (queries in forward, keys in backward), resident in
+ * shared memory, and streams past them tiles of PF_CROSS_TILE rows of the other kind. The owned
+ * rows are divided among compute groups (a warpgroup, warp or wave: whatever issues one matrix
+ * instruction). Each thread of a group holds a part of a fragment:
  *     pf_scores    x[PF_SCORE_COUNT]  owned rows of the group x cross rows of the tile, f32
  *     pf_weights   a pf_scores rounded to the element type, as an operand: pf_weights_pack(w, s)
  *     pf_out       x[PF_OUT_COUNT]    owned rows of the group x PF_OUT_DIM channels, f32
- *     pf_cross_out opaque             cross rows x PF_OUT_DIM channels, divided among all groups, f32
+ *     pf_cross_out opaque             cross rows x PF_OUT_DIM channels, divided among all groups,
+ *         f32
  * and for each fragment element e (loops over e are unrolled, so these fold):
  *     pf_score_slot(e)   which of the thread's PF_SLOTS owned rows it belongs to
  *     pf_score_cross(e)  its cross row within the tile
  *     pf_out_slot(e), pf_out_channel(e)   aligned runs of PF_OUT_RUN elements are adjacent channels
  *     pf_slot_owned(s)   the owned row, within the workgroup's tile, of a slot
  *     pf_slot_is_first() true in one thread of those that share the same owned rows
- *     pf_slot_max(x), pf_slot_sum(x)  reduce over the threads that share an owned row; where one is NaN the
- *                        sum is NaN, the maximum may ignore it
+ *     pf_slot_max(x), pf_slot_sum(x)  reduce over the threads that share an owned row; where one is
+ *         NaN the sum is NaN, the maximum may ignore it
  *
- * TILES in shared memory: pf_owned_tile (PF_OWNED_TILE x PF_HEAD_DIM), pf_cross_tile (PF_CROSS_TILE x
- * PF_HEAD_DIM), pf_value_tile (PF_CROSS_TILE x PF_OUT_DIM), in any layout, of elements (e5m2: f16).
- * pf_crossed_tile is an owned tile that pf_cross_mma contracts too; pf_crossed_load and pf_crossed_take are then what
- * pf_owned_load and pf_owned_take are to a pf_owned_tile. Of its channels pf_cross_mma reads the PF_OUT_DIM from
- * `contracted0` of the rows on.
- *     pf_owned_load, pf_cross_load, pf_value_load(tile, source, operand, rows, ring, pos)
- *         load rows [row0, row0 + tile rows) of (b, h) of an operand from memory; rows at or past `end`, rows whose
- *         byte in `live` (if not 0; indexed by row) is 0, channels past the operand's own, and absent operands
- *         (address 0) read as zeros and touch no memory. pf_value_load starts at channel0.
- *         Channels: dim_qk of Q, K and their tangents, dim_v of V, dO and their tangents.
- *     pf_owned_take(o, tile, source, operand, rows)  make a filled owned tile a pf_owned, what products take: a handle of
- *         the tile, or the group's rows in registers, which a target may also read from memory itself (then
- *         pf_owned_load does nothing for them)
+ * TILES in shared memory: pf_owned_tile (PF_OWNED_TILE x PF_HEAD_DIM), pf_cross_tile (PF_CROSS_TILE
+ * x PF_HEAD_DIM), pf_value_tile (PF_CROSS_TILE x PF_OUT_DIM), in any layout, of elements (e5m2:
+ * f16). pf_crossed_tile is an owned tile that pf_cross_mma contracts too; pf_crossed_load and
+ * pf_crossed_take are then what pf_owned_load and pf_owned_take are to a pf_owned_tile. Of its
+ * channels pf_cross_mma reads the PF_OUT_DIM from `contracted0` of the rows on.
+ *     pf_owned_load, pf_cross_load, pf_value_load(tile, source, operand, rows, ring, pos) load rows
+ *         [row0, row0 + tile rows) of (b, h) of an operand from memory; rows at or past `end`, rows
+ *         whose byte in `live` (if not 0; indexed by row) is 0, channels past the operand's own,
+ *         and absent operands (address 0) read as zeros and touch no memory. pf_value_load starts
+ *         at channel0. Channels: dim_qk of Q, K and their tangents, dim_v of V, dO and their
+ *         tangents.
+ *     pf_owned_take(o, tile, source, operand, rows)  make a filled owned tile a pf_owned, what
+ *         products take: a handle of the tile, or the group's rows in registers, which a target may
+ *         also read from memory itself (then pf_owned_load does nothing for them)
  *     pf_stats_load(to, address, ring, pos)  PF_CROSS_TILE floats, 16-byte aligned
  *
  * PRODUCTS accumulate, or set the accumulator where `fresh`:
- *     pf_scores_mma(s, owned, cross, fresh)       (a pf_owned) s[o][x] += sum_c owned[o][c] cross[x][c]
+ *     pf_scores_mma(s, owned, cross, fresh)       (a pf_owned) s[o][x] += sum_c owned[o][c]
+ *         cross[x][c]
  *     pf_out_mma(out, w, cross, channel0)         out[o][c] += sum_x w[o][x] cross[x][channel0 + c]
  *     pf_out_mma_value(out, w, value)             the same over a pf_value_tile
- *     pf_cross_mma(d, exchange, tile, channel0, fresh)  (a pf_crossed_tile) d[x][c] += sum_o w[o][x] tile[o][channel0 + c],
- *         over the owned rows of all groups, their w taken from `exchange`
- *     pf_exchange_publish(exchange[1 + PF_TANGENT], w[1 + PF_TANGENT])  every group puts its w into a pf_exchange; returns
- *         when all have
- * Products may be asynchronous: pf_mma_commit() closes a batch and pf_mma_wait(n) waits until all but the last n
- * batches are done, in order. Until then neither accumulators nor operands may be touched.
+ *     pf_cross_mma(d, exchange, tile, channel0, fresh)  (a pf_crossed_tile) d[x][c] += sum_o
+ *         w[o][x] tile[o][channel0 + c], over the owned rows of all groups, their w taken from
+ *         `exchange`
+ *     pf_exchange_publish(exchange[1 + PF_TANGENT], w[1 + PF_TANGENT])  every group puts its w into
+ *         a pf_exchange; returns when all have
+ * Products may be asynchronous: pf_mma_commit() closes a batch and pf_mma_wait(n) waits until all
+ * but the last n batches are done, in order. Until then neither accumulators nor operands may be
+ * touched.
  *
- * ROLES AND STREAMS. On targets with a producer, loads are issued by PF_PRODUCER's block while PF_CONSUMER's computes;
- * elsewhere PF_PRODUCER's block compiles to nothing and the consumer refills a stage when it gives one back:
- * the statement in PF_REFILL(...) runs, and compiles to nothing where there is a producer. So both are
- * written once, around the same fill functions.
- *     pf_ring           shared state of a ring of stages; pf_ring_init(ring, stages), then pf_block_sync()
- *     pf_ring_pos       a thread's place in it, zero at start: .fill and .take are the stages to fill and to consume.
- *                       Targets that stage loads in registers keep them here until the take
+ * ROLES AND STREAMS. On targets with a producer, loads are issued by PF_PRODUCER's block while
+ * PF_CONSUMER's computes; elsewhere PF_PRODUCER's block compiles to nothing and the consumer
+ * refills a stage when it gives one back: the statement in PF_REFILL(...) runs, and compiles to
+ * nothing where there is a producer. So both are written once, around the same fill functions.
+ *     pf_ring           shared state of a ring of stages; pf_ring_init(ring, stages), then
+ *         pf_block_sync()
+ *     pf_ring_pos       a thread's place in it, zero at start: .fill and .take are the stages to
+ *         fill and to consume. Targets that stage loads in registers keep them here until the take
  *     fill:     pf_ring_acquire(ring, pos, stages)   wait until the stage is free
  *               ...loads into it
  *               pf_ring_publish(ring, pos, stages)   it is filled once its loads land; pos advances
  *     consume:  pf_ring_take(ring, pos, stages)      wait until it is filled
- *               pf_ring_release(ring, pos, stages)   this thread's group has done with it; pos advances
- * All consumers take and release every stage in order, and call every primitive uniformly. Rings of one kernel may be
- * taken in an order other than that of their fills, but each ring's own order holds.
- *     pf_turn_wait(), pf_turn_pass()  let compute groups alternate between matrix and scalar work; may be empty
+ *               pf_ring_release(ring, pos, stages)   the group has done with it; pos advances
+ * All consumers take and release every stage in order, and call every primitive uniformly. Rings of
+ * one kernel may be taken in an order other than that of their fills, but each ring's own order
+ * holds.
+ *     pf_turn_wait(), pf_turn_pass()  let compute groups alternate between matrix and scalar work;
+ *         may be empty
  *
  * SUMS OF DQ. dq_sum holds one block of PF_CROSS_TILE x PF_HEAD_DIM floats a tile of queries:
- *     pf_dq_add(d, address, channel0, turn)  add a pf_cross_out into such a block; where turn->counter is not 0, only
- *         once the u32 there has reached turn->value, then add 1 to it
+ *     pf_dq_add(d, address, channel0, turn)  add a pf_cross_out into such a block; where
+ *         turn->counter is not 0, only once the u32 there has reached turn->value, then add 1 to it
  *     pf_dq_drain()                          before a consumer ends: all additions are in memory
  *     pf_dq_index(row, channel)              place of an element in the block
  *
- * KERNELS. PF_KERNEL(name, args_type) { ... }: PF_KERNEL_ARGS is a pointer to the arguments, PF_SOURCE a pf_source (what
- * loads need of them, tensor maps included), PF_SHARED(type, pointer) declares the shared memory.
- * pf_block(), pf_blocks() (a pf_i64, at least the grid where it is never persistent), pf_thread(),
- * pf_threads(); pf_block_sync(); PF_LANES, pf_lane(), pf_lane_sum(x) and pf_lane_sync() for kernels of
- * passes.h; PF_DEVICE before a function, PF_UNROLL before a loop to unroll whole and PF_ROLLED before one
- * to leave as it is; where a target tells address spaces
- * apart, PF_GLOBAL in the type of a pointer to device memory.
+ * KERNELS. PF_KERNEL(name, args_type) { ... }: PF_KERNEL_ARGS is a pointer to the arguments,
+ * PF_SOURCE a pf_source (what loads need of them, tensor maps included), PF_SHARED(type, pointer)
+ * declares the shared memory. pf_block(), pf_blocks() (a pf_i64, at least the grid where it is
+ * never persistent), pf_thread(), pf_threads(); pf_block_sync(); PF_LANES, pf_lane(),
+ * pf_lane_sum(x) and pf_lane_sync() for kernels of passes.h; PF_DEVICE before a function, PF_UNROLL
+ * before a loop to unroll whole and PF_ROLLED before one to leave as it is; where a target tells
+ * address spaces apart, PF_GLOBAL in the type of a pointer to device memory.
  *
- * PF_SCORE_STEP: a target may roll the loops that add a bias to scores or store dbias; see scores.h.
- * PF_WEIGHT_SHIFT: a target whose products take subnormal f16 for zero defines it, so that weights P, H and dS, are
- * multiplied by that power of two before they are packed, and their sums divided by it; elsewhere it is 0.
+ * PF_SCORE_STEP: a target may roll the loops that add a bias to scores or store dbias; see
+ * scores.h.
+ * PF_WEIGHT_SHIFT: a target whose products take subnormal f16 for zero defines it, so
+ * that weights P, H and dS, are multiplied by that power of two before they are packed, and their
+ * sums divided by it; elsewhere it is 0.
  *
- * ARITHMETIC. pf_exp2, pf_log2, pf_fma, pf_max: the target's fast f32 functions; pf_exp2(-inf) = 0, NaN passes.
- * pf_f16_bits_to_f32 and so on convert bit patterns, rounding to nearest even; pf_write_run(address, index, type, x)
- * stores PF_OUT_RUN floats as one vector of f16, bf16 or f32 (e5m2 too).
+ * ARITHMETIC. pf_exp2, pf_log2, pf_fma, pf_max: the target's fast f32 functions; pf_exp2(-inf) = 0,
+ * NaN passes. pf_f16_bits_to_f32 and so on convert bit patterns, rounding to nearest even;
+ * pf_write_run(address, index, type, x) stores PF_OUT_RUN floats as one vector of f16, bf16 or f32
+ * (e5m2 too).
  *
  * WIDE ACCESS, for targets that gain by it; each is left out by not defining its macro:
- *     PF_VECTOR 8     pf_read_vector(address, index, type, x): 8 adjacent elements of f16, bf16 or f32, 16-byte
- *                     aligned; pf_lanes_sum(x, n): the sum over aligned groups of n lanes, a power of two
- *     PF_ROW_RUN 8    pf_write_row(out, s, address, index, channels, type): the first `channels` channels, a
- *                     multiple of 8, of the row of slot s, as 16-byte vectors of f16, bf16 or f32 from
- *                     element `index` on
- *     PF_DQ_WRITES 1  pf_dq_write(sum, alpha, address, index, stride, rows, channels, type): a block of sums
- *                     of dQ, times alpha, to its first rows, likewise */
+ *     PF_VECTOR 8     pf_read_vector(address, index, type, x): 8 adjacent elements of f16, bf16 or
+ *         f32, 16-byte aligned; pf_lanes_sum(x, n): the sum over aligned groups of n lanes, a power
+ *         of two
+ *     PF_ROW_RUN 8    pf_write_row(out, s, address, index, channels, type): the first `channels`
+ *         channels, a multiple of 8, of the row of slot s, as 16-byte vectors of f16, bf16 or f32
+ *         from element `index` on
+ *     PF_DQ_WRITES 1  pf_dq_write(sum, alpha, address, index, stride, rows, channels, type): a
+ *         block of sums of dQ, times alpha, to its first rows, likewise */
+/* clang-format on */
 #ifndef PF_KERNELS_PORT_H
 #define PF_KERNELS_PORT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loops over a fragment of scores whose body is long: a bias or dbias in memory, of a type known at run time. */
+/* Loops over a fragment of scores whose body is long: a bias or dbias in memory, of a type known at
+ * run time. */
 #ifndef PF_KERNELS_SCORES_H
 #define PF_KERNELS_SCORES_H
 

@@ -5,8 +5,9 @@
 
 #include "common.h"
 
-/* The item of a list of `count` that the workgroup does in a round; `count` where nothing is left. Where workgroups
- * do several, each does two neighbours of the list in two rounds, as long as there are two for each. */
+/* The item of a list of `count` that the workgroup does in a round; `count` where nothing is left.
+ * Where workgroups do several, each does two neighbours of the list in two rounds, as long as there
+ * are two for each. */
 PF_DEVICE int pf_work_index(int round, int count) {
     if (pf_blocks() >= count)
         return round == 0 ? (int)pf_block() : count;
@@ -17,8 +18,8 @@ PF_DEVICE int pf_work_index(int round, int count) {
     return index < (unsigned)count ? (int)index : count;
 }
 
-/* The order of `count` tiles of which the first are the longest: as it is where each workgroup does one,
- * otherwise from both ends, so that any two neighbours are about as long as any others. */
+/* The order of `count` tiles of which the first are the longest: as it is where each workgroup does
+ * one, otherwise from both ends, so that any two neighbours are about as long as any others. */
 PF_DEVICE int pf_work_tile(int n, int count, int work_count) {
     if (pf_blocks() >= work_count)
         return n;
