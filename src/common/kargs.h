@@ -50,6 +50,9 @@ typedef enum pf_stat {
     PF_STATS = 4
 } pf_stat;
 
+/* Keys that one workgroup of pf_key_live looks at; keys_padded is a multiple of it. */
+enum { PF_KEY_LIVE_TILE = 256 };
+
 /* Window bounds are clamped to +-PF_WINDOW_LIMIT, farther than any query is from any key. */
 #define PF_WINDOW_LIMIT (1 << 30)
 

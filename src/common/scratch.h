@@ -7,9 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kargs.h"
 #include "problem.h"
 
-enum { PF_SCRATCH_ALIGNMENT = 256, PF_KEY_LIVE_TILE = 256 };
+enum { PF_SCRATCH_ALIGNMENT = 256 };
 
 /* A part that the call does not use. */
 #define PF_SCRATCH_NONE SIZE_MAX

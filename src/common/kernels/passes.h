@@ -2,11 +2,6 @@
 /* The small passes around the attention kernels, and merge. Element types are read at run time. */
 #include "common.h"
 
-/* key_live: 1 where some query keeps the key. One block a (batch, head, PF_KEY_LIVE_TILE keys) of
- * the common shape of bias and mask; queries are tried until every key of the block is known to be
- * live. */
-enum { PF_KEY_LIVE_TILE = 256 };
-
 PF_DEVICE bool key_is_kept(const pf_attention_kargs *a, int b, int h, int i, int j) {
     bool in_window = false;
     for (int pair = 0; pair < a->pairs; ++pair)
@@ -14,6 +9,9 @@ PF_DEVICE bool key_is_kept(const pf_attention_kargs *a, int b, int h, int i, int
     return in_window && pf_bias_or_excluded(a, b, h, i, j) != -PF_INFINITY;
 }
 
+/* key_live: 1 where some query keeps the key. One block a (batch, head, PF_KEY_LIVE_TILE keys) of
+ * the common shape of bias and mask; queries are tried until every key of the block is known to be
+ * live. */
 PF_KERNEL(pf_key_live, pf_attention_kargs) {
     const pf_attention_kargs *a = PF_KERNEL_ARGS;
     const int tiles = a->keys_padded / PF_KEY_LIVE_TILE;
