@@ -38,17 +38,18 @@ const char *pf_target_name(int target) {
     return target >= 0 && target < PF_TARGET_COUNT ? target_names[target] : "unknown";
 }
 
-int pf_image_number(int op, pfattn_dtype element, int head_dim, bool general) {
+int pf_image_number(int op, pfattn_dtype element, int head_dim, bool general, int variant) {
     int e = 0;
     while (e < PF_IMAGE_ELEMENTS - 1 && elements[e] != element) {
         e++;
     }
     int d = head_dim <= 64 ? 0 : head_dim <= 128 ? 1 : 2;
-    return ((op * PF_IMAGE_ELEMENTS + e) * PF_IMAGE_HEAD_DIMS + d) * 2 + general;
+    return (((op * PF_IMAGE_ELEMENTS + e) * PF_IMAGE_HEAD_DIMS + d) * 2 + general) * PF_VARIANTS +
+           variant;
 }
 
 static int image_op(int image) {
-    return image / (2 * PF_IMAGE_HEAD_DIMS * PF_IMAGE_ELEMENTS);
+    return image / (PF_VARIANTS * 2 * PF_IMAGE_HEAD_DIMS * PF_IMAGE_ELEMENTS);
 }
 
 void pf_image_key(int target, int image, char *key, size_t size) {
@@ -56,10 +57,14 @@ void pf_image_key(int target, int image, char *key, size_t size) {
         snprintf(key, size, "%s/passes", pf_target_name(target));
         return;
     }
-    pfattn_dtype element = elements[image / (2 * PF_IMAGE_HEAD_DIMS) % PF_IMAGE_ELEMENTS];
-    snprintf(key, size, "%s/%s.%s.%d.%s", pf_target_name(target), op_names[image_op(image)],
-             pfattn_dtype_string(element), 64 << image / 2 % PF_IMAGE_HEAD_DIMS,
-             image % 2 ? "general" : "plain");
+    int op = image_op(image), variant = image % PF_VARIANTS, rest = image / PF_VARIANTS;
+    pfattn_dtype element = elements[rest / (2 * PF_IMAGE_HEAD_DIMS) % PF_IMAGE_ELEMENTS];
+    int used = snprintf(key, size, "%s/%s.%s.%d.%s", pf_target_name(target), op_names[op],
+                        pfattn_dtype_string(element), 64 << rest / 2 % PF_IMAGE_HEAD_DIMS,
+                        rest % 2 ? "general" : "plain");
+    if (variant > 0 && (size_t)used < size) {
+        snprintf(key + used, size - (size_t)used, ".v%d", variant);
+    }
 }
 
 const char *pf_entry_name(int image, int entry) {
@@ -210,12 +215,12 @@ typedef struct kernel {
 } kernel;
 
 static const pf_tuning *find_tuning(const pf_capabilities *c, int target, int op,
-                                    pfattn_dtype element, int head_dim) {
+                                    pfattn_dtype element, int head_dim, int variant) {
     int element_class = PF_CLASS_OF((int)element);
     for (int i = 0; i < c->tuning_count; i++) {
         const pf_tuning *t = &c->tuning[i];
         if (t->op == op && t->head_dim == head_dim && t->target == target &&
-            t->element_class == element_class) {
+            t->element_class == element_class && t->variant == variant) {
             return t;
         }
     }
@@ -278,12 +283,12 @@ static pfattn_status choose_kernel(const pf_capabilities *c, const pf_problem *p
                                    kernel *chosen) {
     bool general = op == PF_OP_DBIAS || op == PF_OP_DBIAS_JVP || pf_problem_is_general(problem);
     int head_dim = padded_head_dim(problem);
-    int image = pf_image_number(op, problem->dtype, head_dim, general);
+    int image = pf_image_number(op, problem->dtype, head_dim, general, 0);
     for (int i = 0; i < c->target_count; i++) {
         int target = c->targets[i];
         pf_tensor_id at;
         const pf_tuning *tuning = has_image(c, target, image)
-                                      ? find_tuning(c, target, op, problem->dtype, head_dim)
+                                      ? find_tuning(c, target, op, problem->dtype, head_dim, 0)
                                       : NULL;
         if (tuning == NULL || tuning->shared_bytes > c->shared_bytes ||
             (is_mapped(target) && find_map_obstacle(problem, &at) != NULL)) {

@@ -16,7 +16,7 @@
 enum {
     PF_IMAGE_ELEMENTS = 4,  /* f16, bf16, f32, e5m2 */
     PF_IMAGE_HEAD_DIMS = 3, /* 64, 128, 256 */
-    PF_IMAGE_PASSES = PF_OP_COUNT * PF_IMAGE_ELEMENTS * PF_IMAGE_HEAD_DIMS * 2,
+    PF_IMAGE_PASSES = PF_OP_COUNT * PF_IMAGE_ELEMENTS * PF_IMAGE_HEAD_DIMS * 2 * PF_VARIANTS,
     PF_IMAGE_COUNT = PF_IMAGE_PASSES + 1
 };
 
@@ -84,8 +84,9 @@ pfattn_status pf_select(const pf_capabilities *capabilities, const pf_problem *p
 pfattn_status pf_select_workspace(const pf_capabilities *capabilities, const pf_problem *problem,
                                   size_t *bytes);
 
-/* The number of an image, and its name, "sm_90a/forward.f16.128.plain" or "sm_80/passes". */
-int pf_image_number(int op, pfattn_dtype element, int head_dim, bool general);
+/* The number of an image, and its name: "sm_90a/forward.f16.128.plain", of variant 1 the same with
+ * ".v1", or "sm_80/passes". */
+int pf_image_number(int op, pfattn_dtype element, int head_dim, bool general, int variant);
 void pf_image_key(int target, int image, char *key, size_t size);
 
 /* The name of a kernel of an image, NULL where it has no such entry. */
@@ -94,7 +95,7 @@ const char *pf_entry_name(int image, int entry);
 /* "sm_90a" for PF_TARGET_SM_90A. */
 const char *pf_target_name(int target);
 
-/* Whether the kernels need the features of the general variant: bias, mask or an alpha that is not
+/* Whether the kernels need the features of the general images: bias, mask or an alpha that is not
  * positive (as f32). */
 bool pf_problem_is_general(const pf_problem *problem);
 

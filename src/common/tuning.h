@@ -33,11 +33,15 @@
  * has those of its main kernel. */
 #define PF_PASS_THREADS 256
 
+/* Most rows that the table may have for one kernel. Row 0 is the default; others, the variants, are
+ * compiled beside it where only a device can tell which is best, for `pfattn tune` to find out. */
+#define PF_VARIANTS 4
+
 /* Rows that a workgroup of pf_backward_pre takes. */
 #define PF_PRE_ROWS 64
 
-/* One row a kernel. Owned rows are queries in forward, keys in backward and dbias; cross rows are
- * the others. */
+/* One row a kernel, and one more for each variant. Owned rows are queries in forward, keys in
+ * backward and dbias; cross rows are the others. */
 typedef struct pf_tuning {
     int target, op, element_class;
     int head_dim;     /* channels of a staged tile: D and E padded with zeros */
@@ -50,6 +54,7 @@ typedef struct pf_tuning {
     int min_blocks;   /* workgroups meant to share a multiprocessor */
     int persistent;   /* 1: the grid fills the device, and workgroups loop over work items */
     int waves_per_eu; /* AMD: waves that registers must leave room for on each SIMD */
+    int variant;      /* 0, the default, or less than PF_VARIANTS */
 } pf_tuning;
 
 #if defined(__cplusplus)
@@ -58,10 +63,11 @@ typedef struct pf_tuning {
 /* The row of a kernel, at compile time; without one the compiler stops at the throw. */
 template <int count>
 constexpr pf_tuning pf_tuning_find(const pf_tuning (&table)[count], int target, int op,
-                                   int element_class, int head_dim) {
+                                   int element_class, int head_dim, int variant) {
     for (int i = 0; i < count; ++i) {
         if (table[i].target == target && table[i].op == op &&
-            table[i].element_class == element_class && table[i].head_dim == head_dim)
+            table[i].element_class == element_class && table[i].head_dim == head_dim &&
+            table[i].variant == variant)
             return table[i];
     }
     throw "the tuning table has no row for this kernel";

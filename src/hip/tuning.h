@@ -4,7 +4,10 @@
  * Tiles are bound by LDS, 64 KiB a compute unit, which has four SIMDs: a workgroup of four waves
  * gives one to each. Owned rows come 32 to a wave, f32 ones 16; cross tiles are multiples of that.
  * out < hd divides the output among workgroups, which then recompute the scores. The kernels that
- * read memory directly (port_cdna.h) hold in LDS no more than dS. */
+ * read memory directly (port_cdna.h) hold in LDS no more than dS.
+ *
+ * VARIANT(n, ...) is a further row of a kernel; meson.build lists for which kernels they are
+ * compiled. */
 #ifndef PF_HIP_TUNING_H
 #define PF_HIP_TUNING_H
 
@@ -15,12 +18,13 @@
 /* clang-format off */
 PF_TUNING_TABLE pf_hip_tuning[] = {
 /* Both targets have the same LDS, registers and matrix shapes, hence the same rows. */
-#define ROW(operation, element_class, hd, owned, cross, out, threads, kib, waves)                       \
-    ROW_OF(GFX90A, operation, element_class, hd, owned, cross, out, threads, kib, waves),               \
-    ROW_OF(GFX942, operation, element_class, hd, owned, cross, out, threads, kib, waves),
-#define ROW_OF(target, operation, element_class, hd, owned, cross, out, threads, kib, waves)            \
+#define ROW(...) VARIANT(0, __VA_ARGS__)
+#define VARIANT(variant, ...)                                                                           \
+    ROW_OF(GFX90A, variant, __VA_ARGS__),                                                               \
+    ROW_OF(GFX942, variant, __VA_ARGS__),
+#define ROW_OF(target, variant, operation, element_class, hd, owned, cross, out, threads, kib, waves)   \
     {PF_TARGET_##target, PF_OP_##operation, PF_CLASS_##element_class,                                   \
-     hd, owned, cross, out, 1, threads, PF_KIB(kib), 1, 0, waves}
+     hd, owned, cross, out, 1, threads, PF_KIB(kib), 1, 0, waves, variant}
     /*   operation      class   hd  owned cross  out threads KiB waves */
     ROW(FORWARD,       HALF,   64,  128,   32,   64,   256,  10,  3)
     ROW(FORWARD,       HALF,  128,  128,   32,  128,   256,  19,  2)
@@ -64,6 +68,7 @@ PF_TUNING_TABLE pf_hip_tuning[] = {
     ROW(FORWARD,       E5M2,  128,  128,   32,  128,   256,  19,  2)
     ROW(FORWARD,       E5M2,  256,  128,   32,  256,   256,  37,  1)
 #undef ROW_OF
+#undef VARIANT
 #undef ROW
 };
 /* clang-format on */

@@ -22,8 +22,8 @@ PASS_THREADS = 256
 
 # Kernels whose speed is promised: no spills. On sm_90a the producer warp, which has given its registers
 # away, may spill what it knows of its work; the consumers, all that lies before it gives them, may not.
-HOT = re.compile(r"(sm_80|sm_90a)\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain"
-                 r"|sm_90a\.forward\.(f16|bf16)\.256\.plain")
+HOT = re.compile(r"(sm_80|sm_90a)\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain(\.v\d)?"
+                 r"|sm_90a\.forward\.(f16|bf16)\.256\.plain(\.v\d)?")
 
 Kernel = collections.namedtuple("Kernel", "image name registers stack spills static_shared")
 
@@ -80,11 +80,11 @@ def expected_kernels(op):
 
 
 def read_tuning(program):
-    """(threads, blocks, shared bytes) by (target, op, class, head dimension)."""
+    """(threads, blocks, shared bytes) by (target, op, class, head dimension, variant)."""
     rows = {}
     for line in subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines():
-        target, op, element_class, head_dim, *numbers = line.split()
-        rows[target, op, element_class, head_dim] = tuple(map(int, numbers))
+        target, op, element_class, head_dim, variant, *numbers = line.split()
+        rows[target, op, element_class, head_dim, variant] = tuple(map(int, numbers))
     return rows
 
 
@@ -92,8 +92,9 @@ def tuning_of(rows, image):
     target, op, *rest = image.split(".")
     if op == "passes":
         return PASS_THREADS, 1, 0
-    element, head_dim = rest[0], rest[1]
-    return rows[target, op, {"f32": "f32", "e5m2": "e5m2"}.get(element, "half"), head_dim]
+    element, head_dim, _, *variant = rest
+    return rows[target, op, {"f32": "f32", "e5m2": "e5m2"}.get(element, "half"), head_dim,
+                variant[0][1:] if variant else "0"]
 
 
 def check_image(rows, image, kernels, code):

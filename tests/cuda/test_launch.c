@@ -35,7 +35,7 @@ static const pf_tuning *row(int target, int op, int head_dim) {
     for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
         const pf_tuning *t = &pf_cuda_tuning[i];
         if (t->target == target && t->op == op && t->element_class == PF_CLASS_HALF &&
-            t->head_dim == head_dim) {
+            t->head_dim == head_dim && t->variant == 0) {
             return t;
         }
     }

@@ -13,23 +13,24 @@
 #define F32 PF_CLASS_F32
 #define E5M2 PF_CLASS_E5M2
 
-/* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves */
+/* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
+ * variant */
 static const pf_tuning table[] = {
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0},
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 128, 128, 128, 128, 2, 384, 160000, 1, 1, 0},
-    {PF_TARGET_SM_90A, PF_OP_FORWARD_JVP, HALF, 256, 128, 64, 128, 1, 384, 220000, 1, 1, 0},
-    {PF_TARGET_SM_90A, PF_OP_BACKWARD, HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 64, 64, 64, 64, 2, 128, 40000, 2, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 128, 64, 64, 128, 2, 128, 80000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 256, 64, 32, 256, 2, 128, 99000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, F32, 64, 64, 64, 64, 2, 128, 80000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, E5M2, 64, 64, 64, 64, 2, 128, 40000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD_JVP, HALF, 64, 64, 32, 64, 2, 128, 81000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_BACKWARD, HALF, 64, 64, 32, 64, 2, 128, 74000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_BACKWARD, HALF, 256, 64, 16, 128, 1, 128, 99000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_BACKWARD_JVP, HALF, 64, 64, 32, 32, 2, 128, 82000, 1, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_DBIAS, HALF, 64, 64, 32, 64, 2, 96, 50000, 2, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_DBIAS_JVP, HALF, 64, 32, 32, 64, 2, 64, 50000, 2, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 128, 128, 128, 128, 2, 384, 160000, 1, 1, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD_JVP, HALF, 256, 128, 64, 128, 1, 384, 220000, 1, 1, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_BACKWARD, HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 64, 64, 64, 64, 2, 128, 40000, 2, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 128, 64, 64, 128, 2, 128, 80000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 256, 64, 32, 256, 2, 128, 99000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, F32, 64, 64, 64, 64, 2, 128, 80000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, E5M2, 64, 64, 64, 64, 2, 128, 40000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD_JVP, HALF, 64, 64, 32, 64, 2, 128, 81000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_BACKWARD, HALF, 64, 64, 32, 64, 2, 128, 74000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_BACKWARD, HALF, 256, 64, 16, 128, 1, 128, 99000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_BACKWARD_JVP, HALF, 64, 64, 32, 32, 2, 128, 82000, 1, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_DBIAS, HALF, 64, 64, 32, 64, 2, 96, 50000, 2, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_DBIAS_JVP, HALF, 64, 32, 32, 64, 2, 64, 50000, 2, 0, 0, 0},
 };
 
 static bool all_images[PF_IMAGE_COUNT];
@@ -116,12 +117,15 @@ static void image_keys(void **state) {
         }
     }
     char key[64];
-    int image = pf_image_number(PF_OP_BACKWARD_JVP, PFATTN_DTYPE_BF16, 256, true);
+    int image = pf_image_number(PF_OP_BACKWARD_JVP, PFATTN_DTYPE_BF16, 256, true, 0);
     pf_image_key(PF_TARGET_SM_90A, image, key, sizeof key);
     assert_string_equal(key, "sm_90a/backward_jvp.bf16.256.general");
-    image = pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_E5M2, 64, false);
+    image = pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_E5M2, 64, false, 0);
     pf_image_key(PF_TARGET_SM_80, image, key, sizeof key);
     assert_string_equal(key, "sm_80/forward.e5m2.64.plain");
+    image = pf_image_number(PF_OP_BACKWARD, PFATTN_DTYPE_F16, 128, false, 2);
+    pf_image_key(PF_TARGET_GFX942, image, key, sizeof key);
+    assert_string_equal(key, "gfx942/backward.f16.128.plain.v2");
     pf_image_key(PF_TARGET_SM_80, PF_IMAGE_PASSES, key, sizeof key);
     assert_string_equal(key, "sm_80/passes");
 }
@@ -132,7 +136,7 @@ static void entry_names(void **state) {
     const char *const main_entries[] = {"pf_forward",      "pf_forward_jvp", "pf_backward",
                                         "pf_backward_jvp", "pf_dbias",       "pf_dbias_jvp"};
     for (int op = 0; op < PF_OP_COUNT; op++) {
-        int image = pf_image_number(op, PFATTN_DTYPE_F32, 128, true);
+        int image = pf_image_number(op, PFATTN_DTYPE_F32, 128, true, 0);
         assert_string_equal(pf_entry_name(image, PF_ENTRY_MAIN), main_entries[op]);
         if (op == PF_OP_BACKWARD) {
             assert_string_equal(pf_entry_name(image, PF_ENTRY_DQ), "pf_backward_dq");

@@ -10,30 +10,43 @@
 
 #include "cuda/tuning.h"
 
-static int count_rows(int target, int op, int element_class, int head_dim) {
+static int count_rows(int target, int op, int element_class, int head_dim, int variant) {
     int count = 0;
     for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
         const pf_tuning *t = &pf_cuda_tuning[i];
         count += t->target == target && t->op == op && t->element_class == element_class &&
-                 t->head_dim == head_dim;
+                 t->head_dim == head_dim && t->variant == variant;
     }
     return count;
 }
 
-/* sm_80 has a row for every kernel of the contract, and nothing has two. */
-static void every_kernel_has_one_row(void **state) {
+/* sm_80 has a row for every kernel of the contract, and nothing has two defaults. */
+static void every_kernel_has_one_default(void **state) {
     (void)state;
     for (int hd = 64; hd <= 256; hd *= 2) {
         for (int op = 0; op < PF_OP_COUNT; op++) {
-            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_HALF, hd), 1);
-            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_F32, hd), 1);
-            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_E5M2, hd),
+            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_HALF, hd, 0), 1);
+            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_F32, hd, 0), 1);
+            assert_int_equal(count_rows(PF_TARGET_SM_80, op, PF_CLASS_E5M2, hd, 0),
                              op == PF_OP_FORWARD);
-            assert_in_range(count_rows(PF_TARGET_SM_90A, op, PF_CLASS_HALF, hd), 0, 1);
+            assert_in_range(count_rows(PF_TARGET_SM_90A, op, PF_CLASS_HALF, hd, 0), 0, 1);
         }
-        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, hd), 1);
-        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_FORWARD_JVP, PF_CLASS_HALF, hd), 1);
-        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, hd), 1);
+        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, hd, 0), 1);
+        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_FORWARD_JVP, PF_CLASS_HALF, hd, 0), 1);
+        assert_int_equal(count_rows(PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, hd, 0), 1);
+    }
+}
+
+/* Variants are numbered from 1 without a gap, of the half types alone. */
+static void variants_are_numbered(void **state) {
+    (void)state;
+    for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
+        const pf_tuning *t = &pf_cuda_tuning[i];
+        assert_in_range(t->variant, 0, t->element_class == PF_CLASS_HALF ? PF_VARIANTS - 1 : 0);
+        for (int variant = 0; variant <= t->variant; variant++) {
+            assert_int_equal(count_rows(t->target, t->op, t->element_class, t->head_dim, variant),
+                             1);
+        }
     }
 }
 
@@ -61,7 +74,8 @@ static void rows_fit_the_chips(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel_has_one_row),
+        cmocka_unit_test(every_kernel_has_one_default),
+        cmocka_unit_test(variants_are_numbered),
         cmocka_unit_test(rows_fit_the_chips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ METADATA_NOTE = 32  # NT_AMDGPU_METADATA
 PASSES = {"pf_key_live", "pf_backward_pre", "pf_dbias_reduce", "pf_merge"}
 
 # Kernels whose speed is promised.
-HOT = re.compile(r"gfx\w+\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain")
+HOT = re.compile(r"gfx\w+\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain(\.v\d)?")
 
 
 def unpack(data, at):
@@ -98,17 +98,19 @@ def has_matrix_instruction(elf):
 
 
 def read_tuning(path):
-    """Waves by (operation, class, head dimension)."""
+    """Waves by (operation, class, head dimension, variant)."""
     text = Path(path).read_text(encoding="utf-8")
-    rows = re.findall(r"^ +ROW\((\w+), +(\w+), +(\d+),.*?(\d+)\)$", text, re.M)
-    return {(op.lower(), kind, int(head_dim)): int(waves) for op, kind, head_dim, waves in rows}
+    rows = re.findall(r"^ +(?:ROW\(|VARIANT\((\d), +)(\w+), +(\w+), +(\d+),.*?(\d+)\)$", text, re.M)
+    return {(op.lower(), kind, int(head_dim), int(variant or 0)): int(waves)
+            for variant, op, kind, head_dim, waves in rows}
 
 
 def waves_wanted(rows, image):
     op, *rest = image.split(".")[1:]
     if op == "passes":
         return 4
-    return rows[op, {"f32": "F32", "e5m2": "E5M2"}.get(rest[0], "HALF"), int(rest[1])]
+    variant = int(rest[3][1:]) if len(rest) > 3 else 0
+    return rows[op, {"f32": "F32", "e5m2": "E5M2"}.get(rest[0], "HALF"), int(rest[1]), variant]
 
 
 def check_image(rows, image, elf):

@@ -10,25 +10,38 @@
 
 #include "hip/tuning.h"
 
-static int count_rows(int target, int op, int element_class, int head_dim) {
+static int count_rows(int target, int op, int element_class, int head_dim, int variant) {
     int count = 0;
     for (int i = 0; i < PF_HIP_TUNING_COUNT; i++) {
         const pf_tuning *t = &pf_hip_tuning[i];
         count += t->target == target && t->op == op && t->element_class == element_class &&
-                 t->head_dim == head_dim;
+                 t->head_dim == head_dim && t->variant == variant;
     }
     return count;
 }
 
-static void every_kernel_has_one_row(void **state) {
+static void every_kernel_has_one_default(void **state) {
     (void)state;
     for (int target = PF_TARGET_GFX90A; target <= PF_TARGET_GFX942; target++) {
         for (int hd = 64; hd <= 256; hd *= 2) {
             for (int op = 0; op < PF_OP_COUNT; op++) {
-                assert_int_equal(count_rows(target, op, PF_CLASS_HALF, hd), 1);
-                assert_int_equal(count_rows(target, op, PF_CLASS_F32, hd), 1);
-                assert_int_equal(count_rows(target, op, PF_CLASS_E5M2, hd), op == PF_OP_FORWARD);
+                assert_int_equal(count_rows(target, op, PF_CLASS_HALF, hd, 0), 1);
+                assert_int_equal(count_rows(target, op, PF_CLASS_F32, hd, 0), 1);
+                assert_int_equal(count_rows(target, op, PF_CLASS_E5M2, hd, 0), op == PF_OP_FORWARD);
             }
+        }
+    }
+}
+
+/* Variants are numbered from 1 without a gap, of the half types alone. */
+static void variants_are_numbered(void **state) {
+    (void)state;
+    for (int i = 0; i < PF_HIP_TUNING_COUNT; i++) {
+        const pf_tuning *t = &pf_hip_tuning[i];
+        assert_in_range(t->variant, 0, t->element_class == PF_CLASS_HALF ? PF_VARIANTS - 1 : 0);
+        for (int variant = 0; variant <= t->variant; variant++) {
+            assert_int_equal(count_rows(t->target, t->op, t->element_class, t->head_dim, variant),
+                             1);
         }
     }
 }
@@ -54,7 +67,8 @@ static void rows_fit_the_chips(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel_has_one_row),
+        cmocka_unit_test(every_kernel_has_one_default),
+        cmocka_unit_test(variants_are_numbered),
         cmocka_unit_test(rows_fit_the_chips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,7 @@
      0,                                                                                            \
      1,                                                                                            \
      0,                                                                                            \
+     0,                                                                                            \
      0},
 #define ROWS(element_class)                                                                        \
     ROW(FORWARD, element_class)                                                                    \
@@ -78,7 +79,7 @@ static pfattn_status device_open(int32_t index, pf_device **opened) {
     }
 #define ADD(op, element, variant)                                                                  \
     add_image(device,                                                                              \
-              pf_image_number(PF_OP_##op, dtype_##element, SCALAR_HEAD_DIM, general_##variant),    \
+              pf_image_number(PF_OP_##op, dtype_##element, SCALAR_HEAD_DIM, general_##variant, 0), \
               scalar_##op##_##element##_##variant);
     IMAGES(ADD)
     add_image(device, PF_IMAGE_PASSES, scalar_PASSES);
