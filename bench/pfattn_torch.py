@@ -63,7 +63,8 @@ class Library:
 
     def prepare(self, operation, *, causal=False, alpha=None, diagonal=None, distance=0,
                 deterministic=False, **tensors):
-        """A function that makes the call; its descriptor and scratch are built once."""
+        """A function that makes the call; its descriptor and scratch are built once. Its `call` and `arguments` (all
+        but the stream) make the same call without what Python adds."""
         flags = (CAUSAL * causal | ALPHA * (alpha is not None) |
                  DIAGONAL * (diagonal is not None) | DETERMINISTIC * deterministic)
         args = Attention(ctypes.sizeof(Attention), flags, alpha or 0.0, diagonal or 0, distance)
@@ -73,10 +74,15 @@ class Library:
         self.check(self.lib.pfattn_workspace_size(self.handle, operation, ctypes.byref(args),
                                                   ctypes.byref(size)))
         scratch = torch.empty(size.value, dtype=torch.uint8, device="cuda")
-        call, pointer = self.calls[operation], ctypes.byref(args)
+        call = self.calls[operation]
+        arguments = (self.handle, ctypes.byref(args), scratch.data_ptr(), size.value)
 
         def run():
-            self.check(call(self.handle, pointer, scratch.data_ptr(), size.value,
-                            torch.cuda.current_stream().cuda_stream))
-        run.keep = (args, scratch, tensors)
+            self.check(call(*arguments, torch.cuda.current_stream().cuda_stream))
+        run.call, run.arguments, run.keep = call, arguments, (args, scratch, tensors)
         return run
+
+    def no_operation(self):
+        """pfattn_version as a function of the five arguments of a call, all of which it ignores: what such a call
+        costs in ctypes alone."""
+        return ctypes.CFUNCTYPE(ctypes.c_int, *self.calls[FORWARD].argtypes)(("pfattn_version", self.lib))
