@@ -250,7 +250,8 @@ PFATTN_API pfattn_status pfattn_device_query(pfattn_backend backend, int32_t dev
 PFATTN_API pfattn_status pfattn_supported(pfattn_handle handle, pfattn_operation operation,
                                           const pfattn_attention *args);
 
-/** Bytes of scratch memory the call needs (0 is usual for forward). The scratch must be memory of
+/** Bytes of scratch memory the call needs: often 0 for forward, but not with a bias or mask, nor
+ *  where a GPU shares the keys of few queries out among workgroups. The scratch must be memory of
  *  the handle's device, aligned to 256 bytes; what it holds never matters. `*bytes` is set on
  *  success only. Errors: as pfattn_supported. */
 PFATTN_API pfattn_status pfattn_workspace_size(pfattn_handle handle, pfattn_operation operation,

@@ -50,6 +50,13 @@ typedef enum pf_stat {
     PF_STATS = 4
 } pf_stat;
 
+/* What stands in place of L where keys are split: two channels. */
+typedef enum pf_part {
+    PF_PART_MAX = 0, /* the largest score of the part, -inf where it keeps no key */
+    PF_PART_SUM = 1, /* sum of exp(S - largest), 0 where it keeps no key */
+    PF_PARTS = 2
+} pf_part;
+
 /* Keys that one workgroup of pf_key_live looks at; keys_padded is a multiple of it. */
 enum { PF_KEY_LIVE_TILE = 256 };
 
@@ -71,6 +78,11 @@ typedef struct pf_attention_kargs {
     int window_low[2], window_high[2];
     int key_end[2]; /* keys from here on are kept by no query of pair p */
     int deterministic;
+    /* Forward: the keys that a work item walks over, a multiple of its tiles, and how many items
+     * that makes of each tile of queries. Where more than one, item s of batch b writes parts of
+     * its own, f32, at batch s * B + b of o, to, tlse and, as pf_part says, lse: L itself would not
+     * tell how many keys have a score of great magnitude. */
+    int splits, split_keys;
 
     float alpha;
     float alpha_log2e;
@@ -101,10 +113,13 @@ typedef struct pf_attention_kargs {
 PF_KARG_ASSERT(sizeof(pf_karg_tensor) == 40, "a tensor argument is five words");
 PF_KARG_ASSERT(sizeof(pf_attention_kargs) <= 2048, "arguments and 12 tensor maps fit in 4 KiB");
 
+/* Merge has two parts. Where forward split the keys there are `splits`, all in the tensors of part
+ * 0: part s of batch b is at batch s * B + b. */
 typedef struct pf_merge_kargs {
     pf_karg_tensor o_part[2], lse_part[2], to_part[2], tlse_part[2];
     pf_karg_tensor o, lse, to, tlse;
     int batch, heads, queries, dim_v;
+    int splits;
     int o_part_type[2], to_part_type[2], o_type, to_type;
 } pf_merge_kargs;
 

@@ -145,6 +145,34 @@ static unsigned long long scratch_address(unsigned long long workspace, size_t o
     return offset == PF_SCRATCH_NONE ? 0 : workspace + offset;
 }
 
+/* Of f32 [splits, B, H, M, channels] at an offset of the workspace. */
+static void fill_part(pf_karg_tensor *to, const pf_problem *problem, unsigned long long workspace,
+                      size_t offset, int64_t channels) {
+    to->address = scratch_address(workspace, offset);
+    to->stride[3] = 1;
+    to->stride[2] = channels;
+    to->stride[1] = problem->queries * channels;
+    to->stride[0] = problem->heads * problem->queries * channels;
+}
+
+/* Forward writes parts of its results. */
+static void fill_splits(const pf_problem *problem, const pf_plan *plan,
+                        unsigned long long workspace, pf_attention_kargs *args) {
+    const pf_scratch *scratch = &plan->scratch;
+    args->splits = 1;
+    args->split_keys = PF_WINDOW_LIMIT; /* all */
+    if (plan->key_splits <= 1) {
+        return;
+    }
+    args->splits = plan->key_splits;
+    args->split_keys = plan->split_keys;
+    fill_part(&args->o, problem, workspace, scratch->split_o, scratch->split_channels);
+    fill_part(&args->to, problem, workspace, scratch->split_to, scratch->split_channels);
+    fill_part(&args->lse, problem, workspace, scratch->split_stats, PF_PARTS);
+    fill_part(&args->tlse, problem, workspace, scratch->split_tlse, 1);
+    args->o_type = args->to_type = PF_KTYPE_F32;
+}
+
 static void fill_scratch(const pf_scratch *scratch, unsigned long long workspace,
                          pf_attention_kargs *args) {
     args->key_live = scratch_address(workspace, scratch->key_live);
@@ -173,6 +201,19 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
         fill_gradients(problem, plan, args);
     }
     fill_scratch(&plan->scratch, workspace, args);
+    fill_splits(problem, plan, workspace, args);
+}
+
+static void fill_merged(const pf_problem *problem, pf_merge_kargs *args) {
+    const pfattn_tensor *t = problem->tensor;
+    args->o_type = fill_tensor(&args->o, &t[PF_O]);
+    args->to_type = fill_tensor(&args->to, &t[PF_TO]);
+    fill_tensor(&args->lse, &t[PF_LSE]);
+    fill_tensor(&args->tlse, &t[PF_TLSE]);
+    args->batch = (int)problem->batch;
+    args->heads = (int)problem->heads;
+    args->queries = (int)problem->queries;
+    args->dim_v = (int)problem->dim_v;
 }
 
 void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args) {
@@ -186,12 +227,17 @@ void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args) {
         args->to_part_type[p] = fill_tensor(&args->to_part[p], &t[parts[p][2]]);
         fill_tensor(&args->tlse_part[p], &t[parts[p][3]]);
     }
-    args->o_type = fill_tensor(&args->o, &t[PF_O]);
-    args->to_type = fill_tensor(&args->to, &t[PF_TO]);
-    fill_tensor(&args->lse, &t[PF_LSE]);
-    fill_tensor(&args->tlse, &t[PF_TLSE]);
-    args->batch = (int)problem->batch;
-    args->heads = (int)problem->heads;
-    args->queries = (int)problem->queries;
-    args->dim_v = (int)problem->dim_v;
+    fill_merged(problem, args);
+}
+
+void pf_merge_splits_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
+                                pf_merge_kargs *args) {
+    memset(args, 0, sizeof *args);
+    args->o_part[0] = forward->o;
+    args->lse_part[0] = forward->lse;
+    args->to_part[0] = forward->to;
+    args->tlse_part[0] = forward->tlse;
+    args->o_part_type[0] = args->to_part_type[0] = PF_KTYPE_F32;
+    args->splits = forward->splits;
+    fill_merged(problem, args);
 }

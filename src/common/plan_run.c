@@ -11,6 +11,9 @@ void pf_plan_fill(const pf_problem *problem, const pf_plan *plan, unsigned long 
         pf_merge_kargs_fill(problem, &arguments->merge);
     } else {
         pf_kargs_fill(problem, plan, workspace, &arguments->attention);
+        if (plan->key_splits > 1) {
+            pf_merge_splits_kargs_fill(problem, &arguments->attention, &arguments->merge);
+        }
     }
 }
 
@@ -25,9 +28,7 @@ pfattn_status pf_plan_run(const pf_plan *plan, unsigned long long workspace,
                                    plan->scratch.zero_bytes / 4);
             continue;
         }
-        if (step->kind != PF_STEP_MERGE) {
-            arguments->attention.work_count = step->work_count;
-        }
+        arguments->attention.work_count = step->work_count;
         status = driver->launch(context, step, arguments);
     }
     return status;
@@ -43,6 +44,7 @@ const char *pf_step_name(const pf_step *step) {
         [PF_STEP_DBIAS] = "pf_dbias",
         [PF_STEP_DBIAS_REDUCE] = "pf_dbias_reduce",
         [PF_STEP_MERGE] = "pf_merge",
+        [PF_STEP_MERGE_SPLITS] = "pf_merge_splits",
     };
     return names[step->kind];
 }

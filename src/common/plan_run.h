@@ -10,11 +10,19 @@
 #include "kargs.h"
 #include "select.h"
 
-/* Arguments of every kernel of a call. Drivers copy them in each launch. */
-typedef union pf_plan_arguments {
+/* Arguments of the kernels of a call; what a call has no kernel for is not filled. Drivers copy
+ * them in each launch. */
+typedef struct pf_plan_arguments {
     pf_attention_kargs attention;
     pf_merge_kargs merge;
 } pf_plan_arguments;
+
+/* The first argument of a step's kernel. */
+static inline void *pf_step_arguments(const pf_step *step, pf_plan_arguments *arguments) {
+    return step->kind == PF_STEP_MERGE || step->kind == PF_STEP_MERGE_SPLITS
+               ? (void *)&arguments->merge
+               : (void *)&arguments->attention;
+}
 
 /* What a driver does for a step; `context` is its own. */
 typedef struct pf_plan_driver {

@@ -107,6 +107,27 @@ static void place_backward(layout *l, const pf_problem *problem, const pf_scratc
     }
 }
 
+/* f32 [splits, B, H, M, channels of each], those parts that the merge reads. Rows of channels begin
+ * at multiples of 16 bytes. */
+static void place_splits(layout *l, const pf_problem *problem, int splits, pf_scratch *scratch) {
+    bool tangent = pf_present(problem, PF_TO) || pf_present(problem, PF_TLSE);
+    uint64_t rows = checked_product(l, (uint64_t)problem->batch, (uint64_t)problem->heads);
+    rows = checked_product(l, rows, (uint64_t)problem->queries);
+    rows = checked_product(l, rows, (uint64_t)splits);
+    scratch->split_channels = round_up(problem->dim_v, 4);
+    uint64_t channels = (uint64_t)scratch->split_channels;
+    scratch->split_stats = place(l, rows, PF_PARTS, sizeof(float));
+    if (tangent) {
+        scratch->split_tlse = place(l, rows, 1, sizeof(float));
+    }
+    if (pf_present(problem, PF_O) || pf_present(problem, PF_TO)) {
+        scratch->split_o = place(l, rows, channels, sizeof(float));
+    }
+    if (pf_present(problem, PF_TO)) {
+        scratch->split_to = place(l, rows, channels, sizeof(float));
+    }
+}
+
 bool pf_scratch_layout(const pf_problem *problem, const pf_scratch_needs *needs,
                        pf_scratch *scratch) {
     layout l = {0, false};
@@ -115,9 +136,14 @@ bool pf_scratch_layout(const pf_problem *problem, const pf_scratch_needs *needs,
     scratch->dq_sum[0] = scratch->dq_sum[1] = PF_SCRATCH_NONE;
     scratch->dq_turn[0] = scratch->dq_turn[1] = PF_SCRATCH_NONE;
     scratch->dbias_sum = PF_SCRATCH_NONE;
+    scratch->split_o = scratch->split_stats = PF_SCRATCH_NONE;
+    scratch->split_to = scratch->split_tlse = PF_SCRATCH_NONE;
     place_key_live(&l, problem, scratch);
     if (pf_is_backward(problem) && (needs->query_tile > 0 || needs->dbias_tile > 0)) {
         place_backward(&l, problem, needs, scratch);
+    }
+    if (needs->key_splits > 0) {
+        place_splits(&l, problem, needs->key_splits, scratch);
     }
     scratch->bytes = (size_t)l.used;
     return !l.overflow;

@@ -24,10 +24,13 @@ typedef struct pf_scratch {
     size_t dq_sum[2];
     size_t dq_turn[2];
     size_t dbias_sum;
+    size_t split_o, split_stats, split_to,
+        split_tlse;                 /* what forward writes where keys are split */
     size_t zero_offset, zero_bytes; /* what is cleared first: dq_sum and dq_turn, which adjoin */
     int64_t live_batch, live_heads; /* extents of key_live: 1, or B and Hk */
     bool live_each_head;            /* mask or bias differ between query heads */
     int64_t queries_padded, keys_padded;
+    int64_t split_channels; /* from row to row of split_o and split_to */
 } pf_scratch;
 
 /* What select decided. A tile of 0 means that the kernel does not run. */
@@ -37,6 +40,7 @@ typedef struct pf_scratch_needs {
     int dq_parts;     /* workgroups that divide the channels of a tile of dq among them */
     int dbias_tile;   /* queries of a tile of the dbias kernel */
     int dbias_splits; /* copies of dbias_sum, 0 where there is none */
+    int key_splits;   /* parts of the results of forward, 0 where it writes them whole */
 } pf_scratch_needs;
 
 /* Lay the scratch out; false where its size would overflow. */

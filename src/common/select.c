@@ -26,10 +26,9 @@ static const char *const main_names[PF_OP_COUNT] = {
 static const char *const dq_names[PF_OP_COUNT] = {
     [PF_OP_BACKWARD] = "pf_backward_dq", [PF_OP_BACKWARD_JVP] = "pf_backward_jvp_dq"};
 static const char *const pass_names[PF_ENTRY_COUNT] = {
-    [PF_ENTRY_KEY_LIVE] = "pf_key_live",
-    [PF_ENTRY_BACKWARD_PRE] = "pf_backward_pre",
-    [PF_ENTRY_DBIAS_REDUCE] = "pf_dbias_reduce",
-    [PF_ENTRY_MERGE] = "pf_merge",
+    [PF_ENTRY_KEY_LIVE] = "pf_key_live",         [PF_ENTRY_BACKWARD_PRE] = "pf_backward_pre",
+    [PF_ENTRY_DBIAS_REDUCE] = "pf_dbias_reduce", [PF_ENTRY_MERGE] = "pf_merge",
+    [PF_ENTRY_MERGE_SPLITS] = "pf_merge_splits",
 };
 static const pfattn_dtype elements[PF_IMAGE_ELEMENTS] = {PFATTN_DTYPE_F16, PFATTN_DTYPE_BF16,
                                                          PFATTN_DTYPE_F32, PFATTN_DTYPE_E5M2};
@@ -353,6 +352,12 @@ static void add_pass(builder *b, pf_step_kind kind, const kernel *passes, int en
     add_step(b, kind, passes, entry, blocks, PF_PASS_THREADS);
 }
 
+/* Workgroups that the device runs at once. A compute unit of AMD has four SIMDs. */
+static int64_t resident_blocks(const pf_capabilities *c, const pf_tuning *t) {
+    int by_waves = t->waves_per_eu * 4 * c->warp_size / t->threads;
+    return (int64_t)c->compute_units * (by_waves > t->min_blocks ? by_waves : t->min_blocks);
+}
+
 /* A tuned kernel over `work` items. */
 static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t work) {
     const pf_tuning *t = k->tuning;
@@ -363,9 +368,9 @@ static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t wo
     if (b->too_large) {
         return;
     }
-    int resident = b->c->compute_units * t->min_blocks;
+    int64_t resident = resident_blocks(b->c, t);
     if (t->persistent && step->grid > resident) {
-        step->grid = resident;
+        step->grid = (int)resident;
     }
     step->shared_bytes = t->shared_bytes;
 }
@@ -403,14 +408,62 @@ static pfattn_status lay_out(builder *b, const pf_problem *problem, const pf_scr
 
 /* ---- the operations ------------------------------------------------------------------------ */
 
+/* Keys that the last query, and hence some query, can keep. */
+static int64_t kept_keys(const pf_problem *problem) {
+    int64_t end = problem->keys;
+    if (problem->causal && problem->queries + problem->diagonal < end) {
+        end = problem->queries + problem->diagonal;
+    }
+    return end > 0 ? end : 0;
+}
+
+/* How many workgroups share the keys of a tile of queries. */
+typedef struct key_split {
+    int splits, keys;
+} key_split;
+
+/* Where `work` items leave part of the device idle, share keys out so that the longest run of tiles
+ * is the shortest: in one, two or three rounds of workgroups. Time is counted in the keys that a
+ * workgroup walks over in it, and must shrink by a quarter, or the keys stay together. */
+static key_split split_keys(const pf_capabilities *c, const pf_problem *problem, const pf_tuning *t,
+                            int64_t work) {
+    enum { BEGIN_AND_END = 256, MERGE = 512, LEAST_TILES = 2, MOST_ROUNDS = 3 };
+    key_split best = {0, 0};
+    int64_t resident = resident_blocks(c, t);
+    int64_t tiles = ceil_div(kept_keys(problem), t->cross_tile);
+    int64_t least = (tiles * t->cross_tile + BEGIN_AND_END) * 3 / 4;
+    if (work == 0 || work >= resident) {
+        return best;
+    }
+    for (int rounds = 1; rounds <= MOST_ROUNDS; rounds++) {
+        int64_t most = rounds * resident / work;
+        most = most < tiles / LEAST_TILES ? most : tiles / LEAST_TILES;
+        if (most < 2) {
+            continue;
+        }
+        int64_t each = ceil_div(tiles, most) * t->cross_tile;
+        int64_t time = rounds * (each + BEGIN_AND_END) + MERGE;
+        if (time < least) {
+            least = time;
+            best = (key_split){(int)ceil_div(tiles * t->cross_tile, each), (int)each};
+        }
+    }
+    return best;
+}
+
+/* The parts of the results, of which a warp merges some channels of a row at a time. */
+static void add_merge_splits(builder *b, const pf_problem *problem, const kernel *passes) {
+    int64_t rows = problem->batch * problem->heads * problem->queries;
+    bool channels = b->plan->scratch.split_o != PF_SCRATCH_NONE && problem->dim_v > 0;
+    int64_t chunks = channels ? ceil_div(problem->dim_v, PF_MERGE_CHANNELS) : 1;
+    add_pass(b, PF_STEP_MERGE_SPLITS, passes, PF_ENTRY_MERGE_SPLITS, row_blocks(b, rows * chunks));
+}
+
 static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
     kernel forward = {0}, passes = {0};
     pfattn_status status = choose_kernel(b->c, problem, op_of(problem->operation), &forward);
     if (status == PFATTN_SUCCESS) {
         status = choose_passes(b->c, &passes);
-    }
-    if (status == PFATTN_SUCCESS) {
-        status = lay_out(b, problem, &(pf_scratch_needs){0});
     }
     if (status != PFATTN_SUCCESS) {
         return status;
@@ -418,11 +471,21 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
     const pf_tuning *t = b->plan->tuning = forward.tuning;
     int64_t work = problem->batch * problem->heads * ceil_div(problem->queries, t->owned_tile) *
                    (t->head_dim / t->out_dim);
+    key_split split = split_keys(b->c, problem, t, work);
+    b->plan->key_splits = split.splits;
+    b->plan->split_keys = split.keys;
+    status = lay_out(b, problem, &(pf_scratch_needs){.key_splits = split.splits});
+    if (status != PFATTN_SUCCESS) {
+        return status;
+    }
     if (work > 0) {
         add_pass(b, PF_STEP_KEY_LIVE, &passes, PF_ENTRY_KEY_LIVE,
                  key_live_blocks(&b->plan->scratch));
     }
-    add_tuned(b, PF_STEP_MAIN, &forward, work);
+    add_tuned(b, PF_STEP_MAIN, &forward, split.splits > 0 ? work * split.splits : work);
+    if (split.splits > 0) {
+        add_merge_splits(b, problem, &passes);
+    }
     return finish(b, problem);
 }
 
@@ -589,7 +652,7 @@ pfattn_status pf_select_workspace(const pf_capabilities *capabilities, const pf_
         return status;
     }
     size_t most = plan.scratch.bytes;
-    if (pf_is_backward(problem)) {
+    if (problem->operation != PF_MERGE) {
         /* Other addresses may forbid the best target; what then follows must fit as well. */
         pf_capabilities rest = *capabilities;
         char before[PF_ERROR_SIZE];

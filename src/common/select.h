@@ -29,7 +29,8 @@ typedef enum pf_entry {
     PF_ENTRY_BACKWARD_PRE = 1,
     PF_ENTRY_DBIAS_REDUCE = 2,
     PF_ENTRY_MERGE = 3,
-    PF_ENTRY_COUNT = 4
+    PF_ENTRY_MERGE_SPLITS = 4,
+    PF_ENTRY_COUNT = 5
 } pf_entry;
 
 /* What select knows of a device. */
@@ -54,7 +55,8 @@ typedef enum pf_step_kind {
     PF_STEP_DBIAS,
     PF_STEP_DBIAS_REDUCE, /* sums of dbias into dbias */
     PF_STEP_MERGE,
-    PF_STEP_MAX = 8
+    PF_STEP_MERGE_SPLITS, /* the parts of a forward whose keys were split */
+    PF_STEP_MAX
 } pf_step_kind;
 
 /* One launch; grids and workgroups are one-dimensional. */
@@ -73,6 +75,8 @@ typedef struct pf_plan {
     const pf_tuning *tuning;       /* of the main kernel; NULL where there is none */
     const pf_tuning *dbias_tuning; /* of the dbias kernel, likewise */
     int dbias_splits;
+    int key_splits; /* parts of the results of forward; 0 or 1 where it writes them whole */
+    int split_keys; /* keys of a part */
 } pf_plan;
 
 /* Fill `*plan`, or return UNSUPPORTED with the reason. */

@@ -40,6 +40,9 @@
 /* Rows that a workgroup of pf_backward_pre takes. */
 #define PF_PRE_ROWS 64
 
+/* Channels of a row that a warp or wave of pf_merge_splits takes. */
+#define PF_MERGE_CHANNELS 32
+
 /* One row a kernel, and one more for each variant. Owned rows are queries in forward, keys in
  * backward and dbias; cross rows are the others. */
 typedef struct pf_tuning {

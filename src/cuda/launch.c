@@ -39,7 +39,7 @@ static pfattn_status encode_maps(const pf_problem *problem, const pf_plan *plan,
 static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arguments *arguments) {
     launches *l = context;
     const pf_cuda_driver *driver = l->device->driver;
-    void *parameters[] = {arguments, &l->maps};
+    void *parameters[] = {pf_step_arguments(step, arguments), &l->maps};
     CUresult result =
         driver->cuLaunchKernel(l->device->modules[step->target][step->image].function[step->entry],
                                (unsigned)step->grid, 1, 1, (unsigned)step->block, 1, 1,

@@ -62,6 +62,12 @@ PF_DEVICE float pf_lane_sum(float x) {
     return x;
 }
 
+PF_DEVICE float pf_lane_max(float x) {
+    PF_UNROLL for (int step = 16; step > 0; step /= 2) x =
+        fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+
 #define PF_KERNEL(name, args_type)                                                                 \
     extern "C" __global__ void __launch_bounds__(PF_THREADS, PF_MIN_BLOCKS)                        \
         name(const __grid_constant__ args_type pf_args PF_KERNEL_TAIL)

@@ -26,7 +26,7 @@ pfattn_status pf_hip_workspace_size(pf_device *device, const pf_problem *problem
 static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arguments *arguments) {
     launches *l = context;
     const pf_hip_driver *driver = l->device->driver;
-    void *parameters[] = {arguments};
+    void *parameters[] = {pf_step_arguments(step, arguments)};
     pf_hip_error result = driver->hipModuleLaunchKernel(
         l->device->modules[step->image].function[step->entry], (unsigned)step->grid, 1, 1,
         (unsigned)step->block, 1, 1, 0, l->stream, parameters, NULL);

@@ -127,6 +127,36 @@ PF_DEVICE unsigned char pf_f32_to_e5m2_bits(float x) {
     return (unsigned char)((bits & 0x7fff) >= 0x7c00 ? bits >> 8 : rounded);
 }
 
+PF_DEVICE float pf_lane_max(float x) {
+    PF_UNROLL for (int mask = 1; mask < 64; mask *= 2) x = pf_max(x, cdna_exchange(x, mask));
+    return x;
+}
+
+/* Sum over aligned groups of so many lanes, a power of two. */
+PF_DEVICE float pf_lanes_sum(float x, int lanes) {
+    for (int mask = 1; mask < lanes; mask *= 2)
+        x += cdna_exchange(x, mask);
+    return x;
+}
+
+/* Eight adjacent elements of an array, 16-byte aligned. */
+#define PF_VECTOR 8
+
+PF_DEVICE void pf_read_vector(unsigned long long address, pf_i64 index, int type,
+                              float x[PF_VECTOR]) {
+    if (type == PF_KTYPE_F32) {
+        const PF_GLOBAL cdna_float4 *from = (const PF_GLOBAL cdna_float4 *)(address + 4 * index);
+        const cdna_float4 low = from[0], high = from[1];
+        PF_UNROLL for (int i = 0; i < 4; ++i) x[i] = low[i], x[4 + i] = high[i];
+        return;
+    }
+    const cdna_int4 words = *(const PF_GLOBAL cdna_int4 *)(address + 2 * index);
+    PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) {
+        const unsigned short bits = (unsigned short)((unsigned)words[i / 2] >> 16 * (i % 2));
+        x[i] = type == PF_KTYPE_BF16 ? pf_bf16_bits_to_f32(bits) : pf_f16_bits_to_f32(bits);
+    }
+}
+
 #define PF_SOURCE                                                                                  \
     { PF_KERNEL_ARGS }
 

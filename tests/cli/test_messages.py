@@ -319,6 +319,16 @@ class Bench(Command):
                 self.assertEqual(rows[0]["batch"], batch if not fewer else "2")
                 self.assertEqual(rows[0]["distance"], "8" if preset == "piecewise" else "")
 
+    def test_decode_preset(self):
+        """Forward of 1, 4 and 16 queries; --queries replaces them."""
+        small = ["--preset", "decode", "--head-dim", "8", "--heads", "2"]
+        _, rows = self.bench(*small, "--seqlen", "20")
+        self.assertEqual([(row["op"], row["queries"], row["keys"], row["causal"]) for row in rows],
+                         [("forward", m, "20", "0") for m in ("1", "4", "16")])
+        _, rows = self.bench(*small, "--queries", "3,30", "--seqlen", "20,40")
+        self.assertEqual([(row["queries"], row["keys"]) for row in rows],
+                         [("3", "20"), ("3", "40"), ("30", "20"), ("30", "40")])
+
     def test_plot_script_reads_both_formats_alike(self):
         """One sweep for each operation, with the same points from the CSV and from the JSON."""
         scripts = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts")

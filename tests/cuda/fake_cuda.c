@@ -340,7 +340,7 @@ static int map_index(const CUtensorMap *map) {
 }
 
 static void copy_arguments(fake_launch *launch, void **parameters) {
-    if (strcmp(launch->kernel, "pf_merge") == 0) {
+    if (strncmp(launch->kernel, "pf_merge", 8) == 0) { /* and pf_merge_splits */
         memcpy(&launch->args.merge, parameters[0], sizeof launch->args.merge);
         return;
     }

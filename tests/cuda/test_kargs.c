@@ -361,13 +361,64 @@ static void merge_arguments(void **state) {
     assert_int_equal(k.dim_v, 24);
 }
 
+/* Where keys are split the kernel writes parts, f32 [3, B, H, M, channels] of the workspace, and
+ * the merge reads them and writes what the caller gave. */
+static void split_arguments(void **state) {
+    (void)state;
+    pfattn_attention a = test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, small);
+    pf_problem problem = test_problem(PF_FORWARD_JVP, &a);
+    pf_plan plan = {.key_splits = 3, .split_keys = 128};
+    assert_true(pf_scratch_layout(&problem, &(pf_scratch_needs){.key_splits = 3}, &plan.scratch));
+    pf_attention_kargs k;
+    pf_merge_kargs m;
+    pf_kargs_fill(&problem, &plan, 0x100000, &k);
+    pf_merge_splits_kargs_fill(&problem, &k, &m);
+    assert_int_equal(k.splits, 3);
+    assert_int_equal(k.split_keys, 128);
+    assert_int_equal(k.o_type, PF_KTYPE_F32);
+    assert_int_equal(k.to_type, PF_KTYPE_F32);
+    const struct {
+        const pf_karg_tensor *kernel, *part;
+        size_t offset;
+        pf_i64 channels;
+    } parts[] = {{&k.o, &m.o_part[0], plan.scratch.split_o, 24},
+                 {&k.to, &m.to_part[0], plan.scratch.split_to, 24},
+                 {&k.lse, &m.lse_part[0], plan.scratch.split_stats, 2},
+                 {&k.tlse, &m.tlse_part[0], plan.scratch.split_tlse, 1}};
+    for (int i = 0; i < 4; i++) {
+        const pf_i64 n = parts[i].channels, stride[4] = {4 * 5 * n, 5 * n, n, 1};
+        assert_true(parts[i].kernel->address == 0x100000 + parts[i].offset);
+        assert_memory_equal(parts[i].kernel->stride, stride, sizeof stride);
+        assert_memory_equal(parts[i].kernel, parts[i].part, sizeof(pf_karg_tensor));
+    }
+    assert_int_equal(m.splits, 3);
+    assert_int_equal(m.o_part_type[0], PF_KTYPE_F32);
+    assert_int_equal(m.to_part_type[0], PF_KTYPE_F32);
+    assert_same_tensor(&m.o, &a.o);
+    assert_same_tensor(&m.lse, &a.lse);
+    assert_same_tensor(&m.to, &a.to);
+    assert_same_tensor(&m.tlse, &a.tlse);
+    assert_int_equal(m.o_type, PF_KTYPE_F16);
+    assert_int_equal(m.to_type, PF_KTYPE_F16);
+    assert_int_equal(m.batch, 2);
+    assert_int_equal(m.heads, 4);
+    assert_int_equal(m.queries, 5);
+    assert_int_equal(m.dim_v, 24);
+
+    /* Otherwise all keys are one work item's, and the results the caller's. */
+    k = fill(&problem);
+    assert_int_equal(k.splits, 1);
+    assert_int_equal(k.split_keys, PF_WINDOW_LIMIT);
+    assert_same_tensor(&k.o, &a.o);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_by_hand),  cmocka_unit_test(windows_of_all_diagonals),
         cmocka_unit_test(default_diagonal), cmocka_unit_test(forward_operands),
         cmocka_unit_test(gradients),        cmocka_unit_test(scratch_addresses),
         cmocka_unit_test(key_live_strides), cmocka_unit_test(operand_rows),
-        cmocka_unit_test(merge_arguments),
+        cmocka_unit_test(merge_arguments),  cmocka_unit_test(split_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

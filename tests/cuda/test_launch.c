@@ -200,6 +200,44 @@ static void forward_masked(void **state) {
     assert_true(l->args.attention.mask.address == (uintptr_t)a.mask.data);
 }
 
+/* One query, many keys: parts into the workspace and their merge, in one call that only launches;
+ * without the workspace nothing happens. */
+static void forward_split(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 4, 2, 1, 65536, 64, 64});
+    size_t bytes = 0;
+    assert_success(pfattn_supported(handle, PFATTN_FORWARD, &a));
+    assert_success(pfattn_workspace_size(handle, PFATTN_FORWARD, &a, &bytes));
+    assert_true(bytes > 0);
+    fake_reset(fake);
+    void *workspace = (void *)0x7000100;
+    assert_int_equal(pfattn_forward(handle, &a, NULL, 0, NULL), PFATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(pfattn_forward(handle, &a, workspace, bytes - 1, NULL),
+                     PFATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(fake->call_count, 0);
+    assert_success(pfattn_forward(handle, &a, workspace, bytes, NULL));
+    const char *const calls[] = {"cuCtxPushCurrent",       "cuTensorMapEncodeTiled",
+                                 "cuTensorMapEncodeTiled", "cuTensorMapEncodeTiled",
+                                 "cuLaunchKernel",         "cuLaunchKernel",
+                                 "cuCtxPopCurrent"};
+    assert_int_equal(fake->call_count, 7);
+    for (int i = 0; i < 7; i++) {
+        assert_string_equal(fake->calls[i], calls[i]);
+    }
+    const fake_launch *main_launch = &fake->launches[0], *merge = &fake->launches[1];
+    assert_string_equal(main_launch->kernel, "pf_forward");
+    const pf_attention_kargs *k = &main_launch->args.attention;
+    assert_int_equal(k->work_count, 4 * k->splits);
+    assert_int_equal(main_launch->grid[0], k->work_count);
+    assert_true(k->work_count > 132 / 2 && k->work_count <= 132);
+    assert_true(k->lse.address == 0x7000100);
+    assert_launch(1, "pf_merge_splits", "sm_90a/passes", 1, 256, 0); /* 4 rows of 2 * 32 channels */
+    assert_int_equal(merge->args.merge.splits, k->splits);
+    assert_true(merge->args.merge.o_part[0].address == k->o.address);
+    assert_true(merge->args.merge.o.address == (uintptr_t)a.o.data);
+}
+
 /* ---- backward ------------------------------------------------------------------------------ */
 
 /* Statistics, sums cleared, main kernel, dq. Keys are owned, queries stream past. */
@@ -458,6 +496,7 @@ int main(int argc, char **argv) {
         TEST(forward_maps_end_with_keys),
         TEST(forward_falls_back),
         TEST(forward_masked),
+        TEST(forward_split),
         TEST(backward_plain),
         TEST(backward_jvp_with_bias),
         TEST(merge),

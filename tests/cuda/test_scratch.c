@@ -50,6 +50,36 @@ static void forward_key_live(void **state) {
     assert_int_equal(s.bytes, 2 * 512);
 }
 
+/* Three parts of 8 * 100 rows: a maximum and a sum, tL, and rows of 30 channels padded to 32. Only
+ * what the merge reads has a place. */
+static void forward_splits(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 300, 64, 30});
+    pf_scratch_needs needs = {.key_splits = 3};
+    pf_problem problem = test_problem(PF_FORWARD_JVP, &a);
+    pf_scratch s = lay_out(&problem, needs);
+    const size_t rows = 2400, stats = rows * 8 /* 75 * 256 */, tlse = 9728, channels = rows * 128;
+    assert_int_equal(s.split_channels, 32);
+    assert_int_equal(s.split_stats, 0);
+    assert_int_equal(s.split_tlse, stats);
+    assert_int_equal(s.split_o, stats + tlse);
+    assert_int_equal(s.split_to, stats + tlse + channels);
+    assert_int_equal(s.bytes, stats + tlse + 2 * channels);
+
+    a.to = (pfattn_tensor){0};
+    problem = test_problem(PF_FORWARD_JVP, &a);
+    s = lay_out(&problem, needs);
+    assert_true(s.split_to == PF_SCRATCH_NONE);
+    assert_int_equal(s.bytes, stats + tlse + channels);
+
+    a.o = a.tlse = (pfattn_tensor){0};
+    problem = test_problem(PF_FORWARD, &a);
+    s = lay_out(&problem, needs);
+    assert_true(s.split_o == PF_SCRATCH_NONE && s.split_tlse == PF_SCRATCH_NONE);
+    assert_int_equal(s.bytes, stats);
+}
+
 /* Backward with dq: 100 queries padded to 128 a head, 8 heads in all. */
 static void backward_sizes(void **state) {
     (void)state;
@@ -174,11 +204,11 @@ static void overflow(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forward_plain),  cmocka_unit_test(forward_key_live),
-        cmocka_unit_test(backward_sizes), cmocka_unit_test(backward_without_dq),
-        cmocka_unit_test(backward_turns), cmocka_unit_test(backward_jvp_sizes),
-        cmocka_unit_test(dbias_sums),     cmocka_unit_test(zero_extents),
-        cmocka_unit_test(overflow),
+        cmocka_unit_test(forward_plain),       cmocka_unit_test(forward_key_live),
+        cmocka_unit_test(forward_splits),      cmocka_unit_test(backward_sizes),
+        cmocka_unit_test(backward_without_dq), cmocka_unit_test(backward_turns),
+        cmocka_unit_test(backward_jvp_sizes),  cmocka_unit_test(dbias_sums),
+        cmocka_unit_test(zero_extents),        cmocka_unit_test(overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,11 @@ static void assert_refused(const pf_capabilities *c, const pf_problem *problem, 
     }
 }
 
+static pf_problem forward_problem(pfattn_dtype dtype, test_shape shape) {
+    pfattn_attention a = test_attention(PF_FORWARD, dtype, shape);
+    return test_problem(PF_FORWARD, &a);
+}
+
 static const pf_step *find_step(const pf_plan *plan, pf_step_kind kind) {
     for (int i = 0; i < plan->step_count; i++) {
         if (plan->step[i].kind == kind) {
@@ -151,6 +156,7 @@ static void entry_names(void **state) {
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_BACKWARD_PRE), "pf_backward_pre");
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_DBIAS_REDUCE), "pf_dbias_reduce");
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_MERGE), "pf_merge");
+    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_MERGE_SPLITS), "pf_merge_splits");
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */
@@ -672,11 +678,6 @@ static void zero_extents(void **state) {
 }
 
 /* ---- refusals ------------------------------------------------------------------------------ */
-
-static pf_problem forward_problem(pfattn_dtype dtype, test_shape shape) {
-    pfattn_attention a = test_attention(PF_FORWARD, dtype, shape);
-    return test_problem(PF_FORWARD, &a);
-}
 
 /* Everything out of range is refused with the argument, its value and what is allowed. */
 static void refusals(void **state) {

@@ -47,6 +47,9 @@ PF_DEVICE int pf_lane() {
 PF_DEVICE float pf_lane_sum(float x) {
     return x;
 }
+PF_DEVICE float pf_lane_max(float x) {
+    return x;
+}
 PF_DEVICE void pf_lane_sync() {
 }
 PF_DEVICE void pf_block_sync() {

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kargs_fill.h"
+#include "plan_run.h"
 #include "scalar_tiles.h"
-#include "select.h"
 #include "status.h"
 
 /* Select knows no scalar target; it stands in for sm_80. */
@@ -88,7 +87,7 @@ static pfattn_status device_open(int32_t index, pf_device **opened) {
                                              .tuning_count = sizeof tuning / sizeof tuning[0],
                                              .targets = {TARGET},
                                              .target_count = 1,
-                                             .compute_units = 3,
+                                             .compute_units = 16,
                                              .warp_size = 1,
                                              .shared_bytes = 1 << 20};
     device->capabilities.images[TARGET] = device->present;
@@ -109,35 +108,31 @@ static pfattn_status workspace_size(pf_device *device, const pf_problem *problem
     return pf_select_workspace(&device->capabilities, problem, bytes);
 }
 
+static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arguments *arguments) {
+    const pf_device *device = context;
+    device->image[step->image](pf_step_arguments(step, arguments), step->entry, step->grid,
+                               step->block);
+    return PFATTN_SUCCESS;
+}
+
+static pfattn_status clear(void *context, unsigned long long address, size_t words) {
+    (void)context;
+    memset((void *)(uintptr_t)address, 0, 4 * words);
+    return PFATTN_SUCCESS;
+}
+
 static pfattn_status launch(pf_device *device, const pf_problem *problem, void *workspace,
                             void *stream) {
+    static const pf_plan_driver driver = {launch_step, clear};
     (void)stream;
     pf_plan plan;
     const pfattn_status status = pf_select(&device->capabilities, problem, &plan);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    union {
-        pf_attention_kargs attention;
-        pf_merge_kargs merge;
-    } args;
-    if (problem->operation == PF_MERGE) {
-        pf_merge_kargs_fill(problem, &args.merge);
-    } else {
-        pf_kargs_fill(problem, &plan, (uintptr_t)workspace, &args.attention);
-    }
-    for (int i = 0; i < plan.step_count; i++) {
-        const pf_step *step = &plan.step[i];
-        if (step->kind == PF_STEP_ZERO) {
-            memset((char *)workspace + plan.scratch.zero_offset, 0, plan.scratch.zero_bytes);
-            continue;
-        }
-        if (step->kind != PF_STEP_MERGE) {
-            args.attention.work_count = step->work_count;
-        }
-        device->image[step->image](&args, step->entry, step->grid, step->block);
-    }
-    return PFATTN_SUCCESS;
+    pf_plan_arguments arguments;
+    pf_plan_fill(problem, &plan, (uintptr_t)workspace, &arguments);
+    return pf_plan_run(&plan, (uintptr_t)workspace, &arguments, &driver, device);
 }
 
 static pfattn_status allocate(pf_device *device, size_t bytes, void **memory) {

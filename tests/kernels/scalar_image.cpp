@@ -36,8 +36,10 @@ static void run_thread(const void *args, int entry) {
         return pf_backward_pre(a);
     case 2:
         return pf_dbias_reduce(a);
-    default:
+    case 3:
         return pf_merge((const pf_merge_kargs *)args);
+    default:
+        return pf_merge_splits((const pf_merge_kargs *)args);
     }
 #elif PF_OP == PF_OP_FORWARD || PF_OP == PF_OP_FORWARD_JVP
     (void)entry;

@@ -75,6 +75,15 @@ static void test_listed_cases(void **state) {
     case_list_free(&list);
 }
 
+/* Every feature where the keys of a row are shared out. */
+static void test_split_keys(void **state) {
+    (void)state;
+    case_list list = {0};
+    case_list_decode(&list);
+    run_all(&list, 50);
+    case_list_free(&list);
+}
+
 static void test_random_cases(void **state) {
     (void)state;
     case_list list = {0};
@@ -86,6 +95,7 @@ static void test_random_cases(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_listed_cases),
+        cmocka_unit_test(test_split_keys),
         cmocka_unit_test(test_random_cases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 #include "json.h"
 #include "tool.h"
 
-static arg_list backends, ops, dtypes, head_dims, seqlens;
+static arg_list backends, ops, dtypes, head_dims, seqlens, query_counts;
 static const char *causal, *preset, *bias, *csv_path, *json_path;
 static int64_t batch, heads, kv_heads, distance, device, rounds = 7;
 static double round_seconds = 0.05;
@@ -29,6 +29,7 @@ static const arg_option options[] = {
     {"head-dim", "D,..", ARG_COMMA_LIST, &head_dims, NULL, "default 64"},
     {"seqlen", "N,..", ARG_COMMA_LIST, &seqlens, NULL,
      "queries and keys; default 4096 (1024 on ref)"},
+    {"queries", "M,..", ARG_COMMA_LIST, &query_counts, NULL, "queries, where not as many as keys"},
     {"causal", "0|1|both", ARG_TEXT, &causal, NULL, "default 0"},
     {NULL, NULL, ARG_HEADING, NULL, NULL, "Each of them with:"},
     {"batch", "B", ARG_INTEGER, &batch, &has_batch,
@@ -48,7 +49,9 @@ static const arg_option options[] = {
      "                N 512..16k, D 64, 128, 256\n"
      "piecewise       FlagAttention: 32k tokens, hidden size 2048, N 512..32k,\n"
      "                D 64, 128, distance N/2\n"
-     "each forward and backward, causal and not"},
+     "each forward and backward, causal and not\n"
+     "decode          few queries and many keys, forward: M 1, 4, 16, N 64k,\n"
+     "                B 1, hidden size 2048, D 64, 128"},
     {NULL, NULL, ARG_HEADING, NULL, NULL, "Measuring and results:"},
     {"rounds", "R", ARG_INTEGER, &rounds, NULL, "the median of so many rounds; 1 to 64, default 7"},
     {"round-seconds", "T", ARG_NUMBER, &round_seconds, NULL, "length of a round; default 0.05"},
@@ -59,8 +62,9 @@ static const arg_option options[] = {
 /* What is combined into rows. */
 typedef struct sweep {
     const char *ops[8], *dtypes[8];
-    int64_t head_dims[16], seqlens[16];
+    int64_t head_dims[16], seqlens[16], queries[16];
     int op_count, dtype_count, head_dim_count, seqlen_count;
+    int query_count;        /* 0: as many queries as keys */
     bool causal[2];         /* whether not causal, causal are wanted */
     int64_t tokens, hidden; /* B = tokens / N and H = hidden / D where > 0 */
     int64_t batch, heads;   /* otherwise */
@@ -139,11 +143,11 @@ static int start_sweep(const tool_session *session, sweep *s) {
         return TOOL_DONE;
     }
     s->hidden = 2048;
+    set_sizes(s->head_dims, &s->head_dim_count, 64, 128);
     if (!strcmp(preset, "triton")) {
         s->tokens = s->hidden = 0;
         s->batch = 4;
         s->heads = 32;
-        set_sizes(s->head_dims, &s->head_dim_count, 64, 128);
         set_sizes(s->seqlens, &s->seqlen_count, 1024, 16384);
     } else if (!strcmp(preset, "flashattention")) {
         s->tokens = 16384;
@@ -152,10 +156,17 @@ static int start_sweep(const tool_session *session, sweep *s) {
     } else if (!strcmp(preset, "piecewise")) {
         s->tokens = 32768;
         s->half_distance = true;
-        set_sizes(s->head_dims, &s->head_dim_count, 64, 128);
         set_sizes(s->seqlens, &s->seqlen_count, 512, 32768);
+    } else if (!strcmp(preset, "decode")) {
+        s->op_count = 1;
+        s->causal[1] = false;
+        s->tokens = 0;
+        s->seqlens[0] = 65536;
+        s->query_count = 3;
+        memcpy(s->queries, (const int64_t[]){1, 4, 16}, 3 * sizeof s->queries[0]);
     } else {
-        return tool_error(TOOL_USAGE, "--preset: '%s' is none of triton, flashattention, piecewise",
+        return tool_error(TOOL_USAGE,
+                          "--preset: '%s' is none of triton, flashattention, piecewise, decode",
                           preset);
     }
     return TOOL_DONE;
@@ -177,6 +188,9 @@ static int read_sweep(const tool_session *session, sweep *s) {
     }
     if (code == TOOL_DONE) {
         code = read_sizes("seqlen", &seqlens, s->seqlens, &s->seqlen_count);
+    }
+    if (code == TOOL_DONE) {
+        code = read_sizes("queries", &query_counts, s->queries, &s->query_count);
     }
     if (causal) {
         s->causal[0] = strcmp(causal, "1") != 0;
@@ -205,7 +219,7 @@ static int check_options(void) {
 }
 
 static int make_case(const sweep *s, const char *op, const char *dtype, int64_t dim, int64_t length,
-                     bool is_causal, check_case *c) {
+                     int64_t queries, bool is_causal, check_case *c) {
     char text[512], message[512];
     int64_t rows_batch = has_batch       ? batch
                          : s->tokens > 0 ? (s->tokens + length - 1) / length
@@ -216,7 +230,7 @@ static int make_case(const sweep *s, const char *op, const char *dtype, int64_t 
                  "op=%s dtype=%s B=%lld H=%lld Hk=%lld M=%lld N=%lld D=%lld causal=%d "
                  "dlse=0 tdo=1 det=%d bias=%s",
                  op, dtype, (long long)rows_batch, (long long)row_heads,
-                 (long long)(has_kv_heads ? kv_heads : row_heads), (long long)length,
+                 (long long)(has_kv_heads ? kv_heads : row_heads), (long long)queries,
                  (long long)length, (long long)dim, is_causal, deterministic, bias ? bias : "none");
     if (has_distance || s->half_distance) {
         snprintf(text + used, sizeof text - (size_t)used, " w=%lld",
@@ -229,15 +243,16 @@ static int make_case(const sweep *s, const char *op, const char *dtype, int64_t 
 }
 
 static void print_header(const char *device_text) {
-    printf("%s\n%-12s %-5s %4s %4s %4s %6s %4s %6s %12s %9s %9s\n", device_text, "operation",
-           "type", "B", "H", "Hk", "N", "D", "causal", "time ms", "TFLOP/s", "GB/s");
+    printf("%s\n%-12s %-5s %4s %4s %4s %6s %6s %4s %6s %12s %9s %9s\n", device_text, "operation",
+           "type", "B", "H", "Hk", "M", "N", "D", "causal", "time ms", "TFLOP/s", "GB/s");
 }
 
 static void print_row(const bench_row *row) {
     const check_case *c = &row->c;
-    printf("%-12s %-5s %4lld %4lld %4lld %6lld %4lld %6lld %12.4f", case_op_name((case_op)c->op),
-           pfattn_dtype_string((pfattn_dtype)c->dtype), (long long)c->batch, (long long)c->heads,
-           (long long)c->kv_heads, (long long)c->keys, (long long)c->dim_qk, (long long)c->causal,
+    printf("%-12s %-5s %4lld %4lld %4lld %6lld %6lld %4lld %6lld %12.4f",
+           case_op_name((case_op)c->op), pfattn_dtype_string((pfattn_dtype)c->dtype),
+           (long long)c->batch, (long long)c->heads, (long long)c->kv_heads, (long long)c->queries,
+           (long long)c->keys, (long long)c->dim_qk, (long long)c->causal,
            row->result.seconds * 1e3);
     if (row->result.flops > 0) {
         printf(" %9.4f", row->result.flops / row->result.seconds * 1e-12);
@@ -281,11 +296,14 @@ static int measure_row(tool_session *session, const char *device_text, const che
 
 static int run_sweep(tool_session *session, const sweep *s, const char *device_text,
                      bench_table *table) {
-    int count = s->op_count * s->dtype_count * s->head_dim_count * 2 * s->seqlen_count;
+    int lengths = s->seqlen_count * (s->query_count > 0 ? s->query_count : 1);
+    int count = s->op_count * s->dtype_count * s->head_dim_count * 2 * lengths;
     for (int i = 0; i < count; i++) {
         int rest = i;
         int64_t length = s->seqlens[rest % s->seqlen_count];
-        rest /= s->seqlen_count;
+        int64_t queries =
+            s->query_count > 0 ? s->queries[rest % lengths / s->seqlen_count] : length;
+        rest /= lengths;
         int is_causal = rest % 2;
         rest /= 2;
         int64_t dim = s->head_dims[rest % s->head_dim_count];
@@ -296,7 +314,7 @@ static int run_sweep(tool_session *session, const sweep *s, const char *device_t
             continue;
         }
         check_case c;
-        int code = make_case(s, op, dtype, dim, length, is_causal, &c);
+        int code = make_case(s, op, dtype, dim, length, queries, is_causal, &c);
         if (code == TOOL_DONE) {
             code = measure_row(session, device_text, &c, table);
         }
@@ -466,5 +484,6 @@ int bench_main(int argc, char **argv) {
     args_list_free(&dtypes);
     args_list_free(&head_dims);
     args_list_free(&seqlens);
+    args_list_free(&query_counts);
     return code;
 }

@@ -221,7 +221,76 @@ static void add_merges(case_list *list, bool full) {
     case_list_add(list, "op=merge dtype=f32 part1=bf16 odtype=f16 B=2 H=2 M=33 D=40 empty=1");
 }
 
+/* Few queries against many keys, which GPU backends share out among workgroups. */
+static const char *const decode_features[] = {
+    "",
+    "causal=1",
+    "causal=1 diag=1500",
+    "causal=1 diag=0",
+    "H=4 Hk=1 causal=1 layout=bshd",
+    "mask=padding maskdims=bn garbage=1",
+    "mask=padding maskdims=bhn garbage=1 causal=1 layout=packed",
+    "mask=random",
+    "mask=rows maskdims=m",
+    "mask=zeros garbage=1",
+    "bias=f16 biasdims=hmn",
+    "bias=f32 biasfill=some-inf mask=random maskdims=n garbage=1",
+    "bias=f32 biasfill=rows-inf",
+    "bias=f16 biasfill=lowest mask=random",
+    "bias=f32 biasfill=some-lowest",
+    "w=900 causal=1",
+    "w=-1 bias=f16 mask=padding maskdims=bn garbage=1",
+    "alpha=-0.3",
+    "std=8",
+    "layout=mixed offset=1 pad=1",
+    "layout=transposed odtype=f32",
+    "outputs=o",
+    "outputs=lse,tlse",
+    "outputs=o,to",
+    "nan=query",
+    "nan=key causal=1",
+    "nan=value",
+};
+
+/* One in `every` of them with each operation, in one type after the other. */
+static void add_decodes(case_list *list, int every) {
+    static const char *const shapes[] = {"M=3 N=2111 D=64", "M=16 N=2048 D=40 E=24",
+                                         "M=1 N=2304 D=64"};
+    for (int f = 0; f < COUNT(decode_features); f += every) {
+        for (int op = 0; op < 2; op++) {
+            case_list_add(list, "op=%s dtype=%s H=2 repeat=1 %s %s", all_ops[op],
+                          all_dtypes[(f / every + op) % COUNT(all_dtypes)],
+                          shapes[(f + op) % COUNT(shapes)], decode_features[f]);
+        }
+    }
+    case_list_add(list, "op=forward dtype=e5m2 odtype=f16 H=2 M=5 N=2100 D=64 causal=1");
+    case_list_add(list, "op=forward dtype=e5m2 H=2 M=5 N=2100 D=64 mask=random bias=bf16");
+}
+
+void case_list_decode(case_list *list) {
+    add_decodes(list, 1);
+}
+
+static void add_long_decodes(case_list *list) {
+    static const char *const dims[] = {"D=64", "D=128", "D=256", "D=72 E=200"};
+    static const int queries[] = {1, 3, 16}, keys[] = {4096, 16384, 65536};
+    for (int d = 0; d < COUNT(dims); d++) {
+        for (int i = 0; i < COUNT(queries) * COUNT(keys); i++) {
+            int m = queries[i % 3], n = keys[i / 3] - (i + d) % 3;
+            for (int op = 0; op < 2; op++) {
+                case_list_add(list, "op=%s dtype=%s H=%d Hk=2 M=%d N=%d %s causal=%d samples=1",
+                              all_ops[op], all_dtypes[(d + i + op) % COUNT(all_dtypes)],
+                              i % 2 ? 8 : 2, m, n, dims[d], (i + op) % 2);
+            }
+        }
+    }
+    /* Rows of several tiles, and more heads than share a device evenly. */
+    case_list_add(list, "op=forward dtype=f16 H=3 M=700 N=9000 D=128 causal=1 samples=1");
+    case_list_add(list, "op=jvp dtype=bf16 B=10 H=8 M=2 N=30000 D=64 samples=1");
+}
+
 void case_list_quick(case_list *list) {
+    add_decodes(list, 5);
     for (int dtype = 0; dtype < COUNT(all_dtypes); dtype++) {
         for (int op = 0; op < COUNT(all_ops); op++) {
             const char *o = all_ops[op], *d = all_dtypes[dtype];
@@ -429,6 +498,7 @@ void case_list_simulator(case_list *list) {
         case_list_add(list, "op=forward dtype=e5m2 B=1 H=1 M=130 N=131 %s mask=random", wide[w]);
     }
     add_tangent_sets(list, "f16");
+    case_list_decode(list);
     add_nans(list, "bf16");
     add_zero_extents(list);
     add_merges(list, true);
@@ -443,6 +513,8 @@ void case_list_full(case_list *list, const case_limits *limits, uint64_t seed) {
         add_tangent_sets(list, all_dtypes[dtype]);
         add_nans(list, all_dtypes[dtype]);
     }
+    case_list_decode(list);
+    add_long_decodes(list);
     add_output_subsets(list, "f16");
     add_output_subsets(list, "f32");
     add_zero_extents(list);

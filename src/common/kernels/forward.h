@@ -16,10 +16,10 @@ typedef struct forward_shared {
     pf_ring q_ring, k_ring, v_ring;
 } forward_shared;
 
-/* One workgroup's share of the problem: queries [i0, i1) of (b, h), output channels from channel0.
- */
+/* One workgroup's share of the problem: queries [i0, i1) of (b, h), output channels from channel0,
+ * and of the keys those of one split. */
 typedef struct forward_work {
-    int b, h, i0, i1, channel0;
+    int b, h, i0, i1, channel0, split;
 } forward_work;
 
 PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
@@ -27,8 +27,11 @@ PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
     const int tiles = PF_CEIL_DIV(a->queries, PF_OWNED_TILE);
     /* The last rows are the longest where attention is causal. */
     const int tile = tiles - 1 - pf_work_tile(index % tiles, tiles, a->work_count);
-    const int bh = index / tiles / parts;
+    /* Heads that share keys are side by side, splits far apart. */
+    const int heads = a->batch * a->heads, rest = index / tiles / parts;
     forward_work w;
+    w.split = a->splits > 1 ? rest / heads : 0;
+    const int bh = rest - w.split * heads;
     w.channel0 = index / tiles % parts * PF_OUT_DIM;
     w.b = bh / a->heads;
     w.h = bh % a->heads;
@@ -46,8 +49,10 @@ typedef struct key_walk {
 PF_DEVICE void key_walk_enter(key_walk *walk, const pf_attention_kargs *a, const forward_work *w) {
     walk->enters = true;
     for (; walk->pair < a->pairs; ++walk->pair) {
-        const int begin = pf_max_int(0, w->i0 - a->window_high[walk->pair] + 1);
-        const int end = pf_min_int(a->key_end[walk->pair], w->i1 - a->window_low[walk->pair]);
+        const int key0 = w->split * a->split_keys;
+        const int begin = pf_max_int(key0, w->i0 - a->window_high[walk->pair] + 1);
+        const int end = pf_min_int(pf_min_int(a->key_end[walk->pair], key0 + a->split_keys),
+                                   w->i1 - a->window_low[walk->pair]);
         if (begin < end) {
             walk->tile = (end - 1) / PF_CROSS_TILE;
             walk->last_tile = begin / PF_CROSS_TILE;
@@ -277,39 +282,56 @@ PF_DEVICE void forward_rescale(forward_state *f) {
     }
 }
 
-PF_DEVICE void forward_store_stat(const pf_karg_tensor *t, const forward_work *w, int s,
-                                  float value) {
+/* Each split's results are a batch of their own. */
+PF_DEVICE int forward_out_batch(const pf_attention_kargs *a, const forward_work *w) {
+    return w->split * a->batch + w->b;
+}
+
+PF_DEVICE void forward_store_stat(const pf_attention_kargs *a, const pf_karg_tensor *t,
+                                  const forward_work *w, int s, int channel, float value) {
     const int i = w->i0 + pf_slot_owned(s);
     if (t->address && i < w->i1 && w->channel0 == 0 && pf_slot_is_first())
-        ((PF_GLOBAL float *)t->address)[pf_row_offset(t, w->b, w->h, i)] = value;
+        ((PF_GLOBAL float *)
+             t->address)[pf_row_offset(t, forward_out_batch(a, w), w->h, i) + channel] = value;
+}
+
+/* L of slot s, or what stands for it in a part of a split. */
+PF_DEVICE void forward_store_lse(const forward_context *c, const forward_state *f, int s,
+                                 float sum) {
+    const pf_attention_kargs *a = c->a;
+    const float scale = PF_GENERAL ? 1.f : a->alpha;
+    if (a->splits > 1) {
+        forward_store_stat(a, &a->lse, &c->w, s, PF_PART_MAX, f->max[s] * scale);
+        forward_store_stat(a, &a->lse, &c->w, s, PF_PART_SUM, sum * PF_WEIGHT_UNSHIFT);
+    } else {
+        const float log = (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2;
+        forward_store_stat(a, &a->lse, &c->w, s, 0,
+                           sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale, log));
+    }
 }
 
 /* Normalise and write O, L, tO, tL. A row without keys has sum 0. */
 PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
     const pf_attention_kargs *a = c->a;
     const forward_work *w = &c->w;
+    const int b = forward_out_batch(a, w);
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
         const float sum = pf_slot_sum(f->sum[s]);
         const float inverse = sum == 0.f ? 0.f : 1.f / sum;
-        const float scale = PF_GENERAL ? 1.f : a->alpha;
         f->rescale[s] = inverse;
         if (PF_TANGENT)
             f->mean[s] = pf_slot_sum(f->mean[s]) * inverse;
-        forward_store_stat(
-            &a->lse, w, s,
-            sum == 0.f ? -PF_INFINITY
-                       : pf_fma(f->max[s], scale, (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2));
+        forward_store_lse(c, f, s, sum);
         if (PF_TANGENT)
-            forward_store_stat(&a->tlse, w, s, f->mean[s]);
+            forward_store_stat(a, &a->tlse, w, s, 0, f->mean[s]);
     }
     forward_rescale(f);
     if (a->o.address)
-        pf_out_store(&f->o[0], &a->o, a->o_type, w->b, w->h, w->i0, w->i1, w->channel0, a->dim_v);
+        pf_out_store(&f->o[0], &a->o, a->o_type, b, w->h, w->i0, w->i1, w->channel0, a->dim_v);
     if (PF_TANGENT && a->to.address) {
         PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) f->o[PF_T].x[e] =
             pf_fma(-f->mean[pf_out_slot(e)], f->o[0].x[e], f->o[PF_T].x[e]);
-        pf_out_store(&f->o[PF_T], &a->to, a->to_type, w->b, w->h, w->i0, w->i1, w->channel0,
-                     a->dim_v);
+        pf_out_store(&f->o[PF_T], &a->to, a->to_type, b, w->h, w->i0, w->i1, w->channel0, a->dim_v);
     }
 }
 

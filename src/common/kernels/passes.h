@@ -206,3 +206,133 @@ PF_KERNEL(pf_merge, pf_merge_kargs) {
                      a->to_type, to);
     }
 }
+
+/* Lanes that share the parts of a channel among them. */
+enum { MERGE_LANES = PF_LANES < 8 ? PF_LANES : 8 };
+
+/* What the parts of a row come to: L and tL, and what makes weights of them. */
+typedef struct split_row {
+    int b, h, i;
+    float max;     /* the largest score, 0 where no key is kept */
+    float inverse; /* 1 / sum of exp(S - max) over all parts */
+    float lse, tlse;
+} split_row;
+
+/* The batch of a part. */
+PF_DEVICE int split_batch(const pf_merge_kargs *a, const split_row *row, int part) {
+    return part * a->batch + row->b;
+}
+
+PF_DEVICE float split_stat(const pf_merge_kargs *a, const split_row *row, int part, int stat) {
+    const pf_karg_tensor *t = &a->lse_part[0];
+    return ((const PF_GLOBAL float *)
+                t->address)[pf_row_offset(t, split_batch(a, row, part), row->h, row->i) + stat];
+}
+
+/* The share of a part in the sum of exp(S - max); 0 where it keeps no key. */
+PF_DEVICE float split_weight(const pf_merge_kargs *a, const split_row *row, int part) {
+    const float max = split_stat(a, row, part, PF_PART_MAX);
+    return split_stat(a, row, part, PF_PART_SUM) * pf_exp2((max - row->max) * PF_LOG2E);
+}
+
+/* Lanes take the parts in turn. A NaN is in the sum of its part, if not in the maximum. */
+PF_DEVICE void split_row_join(const pf_merge_kargs *a, split_row *row) {
+    const pf_karg_tensor *tlse = &a->tlse_part[0];
+    float max = -PF_INFINITY, sum = 0.f, mean = 0.f;
+    for (int p = pf_lane(); p < a->splits; p += PF_LANES)
+        max = pf_max(max, split_stat(a, row, p, PF_PART_MAX));
+    max = pf_lane_max(max);
+    row->max = max == -PF_INFINITY ? 0.f : max;
+    for (int p = pf_lane(); p < a->splits; p += PF_LANES) {
+        const float weight = split_weight(a, row, p);
+        sum += weight;
+        if (tlse->address)
+            mean = pf_fma(weight, row_stat(tlse, split_batch(a, row, p), row->h, row->i), mean);
+    }
+    sum = pf_lane_sum(sum);
+    row->inverse = sum == 0.f ? 0.f : 1.f / sum;
+    row->lse = sum == 0.f ? -PF_INFINITY : pf_fma(pf_log2(sum), PF_LN2, row->max);
+    row->tlse = pf_lane_sum(mean) * row->inverse;
+}
+
+PF_DEVICE void split_read(const pf_karg_tensor *t, int b, const split_row *row, int c, bool vectors,
+                          float *x) {
+    const pf_i64 at = pf_row_offset(t, b, row->h, row->i) + c;
+    if (vectors)
+        pf_read_vector(t->address, at, PF_KTYPE_F32, x);
+    else
+        x[0] = pf_read(t->address, at, PF_KTYPE_F32);
+}
+
+/* O and tO at the channels from c on, summed over this lane's parts. */
+PF_DEVICE void split_row_sum(const pf_merge_kargs *a, const split_row *row, int c, bool vectors,
+                             float *o, float *to) {
+    PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) o[n] = to[n] = 0.f;
+    for (int p = pf_lane() % MERGE_LANES; p < a->splits; p += MERGE_LANES) {
+        const int b = split_batch(a, row, p);
+        const float weight = split_weight(a, row, p) * row->inverse;
+        float x[PF_VECTOR] = {0.f}, tx[PF_VECTOR] = {0.f};
+        if (split_stat(a, row, p, PF_PART_SUM) == 0.f) /* it keeps no key */
+            continue;
+        split_read(&a->o_part[0], b, row, c, vectors, x);
+        if (a->to.address) {
+            const float tlse = row_stat(&a->tlse_part[0], b, row->h, row->i) - row->tlse;
+            split_read(&a->to_part[0], b, row, c, vectors, tx);
+            PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) to[n] =
+                pf_fma(weight, pf_fma(tlse, x[n], tx[n]), to[n]);
+        }
+        PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) o[n] = pf_fma(weight, x[n], o[n]);
+    }
+}
+
+/* Write a channel, by one of the lanes that share it. */
+PF_DEVICE void split_write(const pf_karg_tensor *t, int type, const split_row *row, int c, int turn,
+                           float value) {
+    if (t->address && pf_lane() % MERGE_LANES == turn % MERGE_LANES)
+        pf_write(t->address, pf_row_offset(t, row->b, row->h, row->i) + c * t->stride[3], type,
+                 value);
+}
+
+/* The parts of a forward whose keys were split, into its results: one group of lanes takes
+ * PF_MERGE_CHANNELS channels of a row. */
+PF_KERNEL(pf_merge_splits, pf_merge_kargs) {
+    const pf_merge_kargs *a = PF_KERNEL_ARGS;
+    const bool channels = a->o_part[0].address && a->dim_v > 0;
+    const bool vectors = PF_VECTOR > 1 && a->dim_v % PF_VECTOR == 0;
+    const int chunks = channels ? PF_CEIL_DIV(a->dim_v, PF_MERGE_CHANNELS) : 1;
+    const int width = vectors ? PF_VECTOR : 1, step = PF_LANES / MERGE_LANES * width;
+    const pf_i64 index = ((pf_i64)pf_block() * pf_threads() + pf_thread()) / PF_LANES;
+    const pf_i64 row_index = index / chunks, bh = row_index / a->queries;
+    if (bh >= (pf_i64)a->batch * a->heads)
+        return;
+    split_row row;
+    row.b = (int)(bh / a->heads);
+    row.h = (int)(bh % a->heads);
+    row.i = (int)(row_index % a->queries);
+    split_row_join(a, &row);
+    const int c0 = (int)(index % chunks) * PF_MERGE_CHANNELS;
+    if (c0 == 0 && pf_lane() == 0) {
+        if (a->lse.address)
+            ((PF_GLOBAL float *)a->lse.address)[pf_row_offset(&a->lse, row.b, row.h, row.i)] =
+                row.lse;
+        if (a->tlse.address)
+            ((PF_GLOBAL float *)a->tlse.address)[pf_row_offset(&a->tlse, row.b, row.h, row.i)] =
+                row.tlse;
+    }
+    if (!channels)
+        return;
+    for (int first = c0; first < c0 + PF_MERGE_CHANNELS; first += step) {
+        const int c = first + pf_lane() / MERGE_LANES * width;
+        float o[PF_VECTOR], to[PF_VECTOR];
+        const bool inside = c < pf_min_int(a->dim_v, c0 + PF_MERGE_CHANNELS);
+        split_row_sum(a, &row, inside ? c : 0, vectors, o, to);
+        PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
+            const float sum = pf_lanes_sum(o[n], MERGE_LANES);
+            const float tsum = pf_lanes_sum(to[n], MERGE_LANES);
+            if (!inside || n >= width)
+                continue;
+            split_write(&a->o, a->o_type, &row, c + n, n, sum);
+            split_write(&a->to, a->to_type, &row, c + n, n, tsum);
+        }
+    }
+}

@@ -94,9 +94,9 @@
  * PF_SOURCE a pf_source (what loads need of them, tensor maps included), PF_SHARED(type, pointer)
  * declares the shared memory. pf_block(), pf_blocks() (a pf_i64, at least the grid where it is
  * never persistent), pf_thread(), pf_threads(); pf_block_sync(); PF_LANES, pf_lane(),
- * pf_lane_sum(x) and pf_lane_sync() for kernels of passes.h; PF_DEVICE before a function, PF_UNROLL
- * before a loop to unroll whole and PF_ROLLED before one to leave as it is; where a target tells
- * address spaces apart, PF_GLOBAL in the type of a pointer to device memory.
+ * pf_lane_sum(x), pf_lane_max(x) and pf_lane_sync() for kernels of passes.h; PF_DEVICE before a
+ * function, PF_UNROLL before a loop to unroll whole and PF_ROLLED before one to leave as it is;
+ * where a target tells address spaces apart, PF_GLOBAL in the type of a pointer to device memory.
  *
  * PF_SCORE_STEP: a target may roll the loops that add a bias to scores or store dbias; see
  * scores.h.
