@@ -71,6 +71,12 @@ PF_DEVICE int pf_group() {
     return __shfl_sync(0xffffffffu, pf_thread_group(), 0);
 }
 
+#define PF_IDLE_GROUPS 1
+
+PF_DEVICE int pf_group_owned() {
+    return 64 * pf_group();
+}
+
 /* ---- rings ---- */
 
 typedef struct pf_ring {

@@ -450,6 +450,23 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     forward_release_v(c);
 }
 
+/* A group without queries takes and gives back what the others do, and its turn. */
+PF_DEVICE void forward_walk_idle(forward_context *c, forward_state *f) {
+    for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
+         key_walk_next(&walk, c->a, &c->w)) {
+        forward_take_qk(c, f, &walk);
+        forward_release_qk(c, &walk);
+        pf_turn_wait();
+        pf_turn_pass();
+        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
+        forward_release_v(c);
+    }
+    if (!PF_OVERLAP) { /* in order there is one turn more than there are tiles */
+        pf_turn_wait();
+        pf_turn_pass();
+    }
+}
+
 PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     PF_SHARED(forward_shared, sm);
     forward_context c = {};
@@ -483,7 +500,9 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
                 const key_walk walk = key_walk_begin(c.a, &c.w);
                 forward_prefetch(&c, &walk);
             });
-            if (PF_OVERLAP)
+            if (PF_IDLE_GROUPS && c.w.i0 + pf_group_owned() >= c.w.i1)
+                forward_walk_idle(&c, &f);
+            else if (PF_OVERLAP)
                 forward_walk_overlapped(&c, &f);
             else
                 forward_walk_in_order(&c, &f);

@@ -81,6 +81,8 @@
  * All consumers take and release every stage in order, and call every primitive uniformly. Rings of
  * one kernel may be taken in an order other than that of their fills, but each ring's own order
  * holds.
+ *     PF_IDLE_GROUPS    1 where groups share matrix units, so that one without queries should leave
+ *         them to the others: forward then asks pf_group_owned(), the group's first owned row
  *     pf_turn_wait(), pf_turn_pass()  let compute groups alternate between matrix and scalar work;
  *         may be empty
  *
