@@ -46,6 +46,7 @@ class Plant:
 FORWARD = "op=forward dtype=f16 M=70 N=100 D=64"
 GENERAL = FORWARD + " mask=random"
 JVP = "op=jvp dtype=f16 M=70 N=100 D=64"
+DECODE = "op=forward dtype=f16 H=2 M=3 N=2111 D=64"
 BACKWARD = "op=backward dtype=f16 M=70 N=140 D=64"
 
 PLANTS = [
@@ -173,4 +174,13 @@ PLANTS = [
     Plant("merge weighs in base 2", "passes", "op=merge dtype=f16 M=20 D=64", wrong("o"),
           "common/kernels/passes.h",
           "pf_exp2((part_lse[p] - max) * PF_LOG2E)", "pf_exp2(part_lse[p] - max)"),
+    Plant("splits walk over each other's keys", "forward.f16.64.plain", DECODE, wrong("o"),
+          "common/kernels/forward.h",
+          "pf_max_int(key0, w->i0", "pf_max_int(0, w->i0"),
+    Plant("all parts write to the first", "forward.f16.64.plain", DECODE, wrong("o"),
+          "common/kernels/forward.h",
+          "return w->split * a->batch + w->b;", "return w->b;"),
+    Plant("parts are weighed without their maxima", "passes", DECODE, wrong("o"),
+          "common/kernels/passes.h",
+          "(max - row->max) * PF_LOG2E", "max - max"),
 ]
