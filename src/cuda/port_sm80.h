@@ -368,10 +368,11 @@ PF_DEVICE void pf_mma_commit() {
 
 #define pf_mma_wait(n) (void)(n)
 
-/* x as tf32 rounded to nearest, and the exact rest, of which the tensor cores read the upper bits.
- * Where rounding spoils a NaN, the rest is still one. */
+/* x as tf32, and the exact rest, of which the tensor cores read the upper bits. What is added
+ * before the cut, 3/8 to 3/4 of a unit in the last place, rounds about as well as to nearest, and
+ * leaves NaN and infinities what they are; the rest of these is NaN. */
 PF_DEVICE void pf_split(pf_u32 x, pf_u32 *big, pf_u32 *small) {
-    *big = (x + 0x1000) & 0xffffe000;
+    *big = __float_as_uint(__uint_as_float(x) * (1.f + 1.5f / 4096)) & 0xffffe000;
     *small = __float_as_uint(__uint_as_float(x) - __uint_as_float(*big));
 }
 
@@ -384,18 +385,25 @@ template <int count> PF_DEVICE void pf_split_all(const pf_u32 *x, pf_u32 *big, p
 /* Steps of 8 that are summed on their own; a tile may be shorter. */
 constexpr int pf_steps = 2;
 
-/* The sum of `steps` products of split operands, a[steps][4] b[steps][2], added to d. */
+/* The sum of `steps` products of split operands, a[steps][4] b[steps][2], added to d. The products
+ * with a rest come first; where they are NaN any finite number does, for then those of the big
+ * parts are what the sum must be, infinite or NaN. */
 template <int steps>
 PF_DEVICE void pf_mma_split(float *d, const pf_u32 *a_big, const pf_u32 *a_small,
                             const pf_u32 *b_big, const pf_u32 *b_small) {
-    float sum[4] = {0.f, 0.f, 0.f, 0.f}, rest[4] = {0.f, 0.f, 0.f, 0.f};
+    float sum[4] = {0.f, 0.f, 0.f, 0.f};
     PF_UNROLL for (int k = 0; k < steps; ++k) {
-        pf_mma_tf32(rest, a_big + 4 * k, b_small + 2 * k);
-        pf_mma_tf32(rest, a_small + 4 * k, b_big + 2 * k);
+        pf_mma_tf32(sum, a_big + 4 * k, b_small + 2 * k);
+        pf_mma_tf32(sum, a_small + 4 * k, b_big + 2 * k);
+    }
+    PF_UNROLL for (int i = 0; i < 4; ++i) {
+        sum[i] = fminf(sum[i], 3e38f);
+    }
+    PF_UNROLL for (int k = 0; k < steps; ++k) {
         pf_mma_tf32(sum, a_big + 4 * k, b_big + 2 * k);
     }
     PF_UNROLL for (int i = 0; i < 4; ++i) {
-        d[i] += sum[i] + rest[i];
+        d[i] += sum[i];
     }
 }
 

@@ -82,7 +82,13 @@ static void test_expectations_override_the_exact_value(void **state) {
     const double one[] = {1, 1}, with_nan[] = {1, NAN};
     const unsigned char nan_expected[] = {EXPECT_VALUE, EXPECT_NAN};
     const unsigned char anything[] = {EXPECT_VALUE, EXPECT_ANYTHING};
+    const double infinite[] = {1, INFINITY}, negative[] = {1, -INFINITY};
+    const unsigned char infinity_expected[] = {EXPECT_VALUE, EXPECT_INFINITY};
     double ratio;
+    assert_true(judge(infinite, one, one, infinity_expected, 2, &ratio));
+    assert_false(judge(negative, one, one, infinity_expected, 2, &ratio));
+    assert_false(judge(with_nan, one, one, infinity_expected, 2, &ratio));
+    assert_false(judge(one, one, one, infinity_expected, 2, &ratio));
     assert_true(judge(with_nan, one, one, nan_expected, 2, &ratio));
     assert_false(judge(one, one, one, nan_expected, 2, &ratio));
     assert_true(judge(with_nan, one, one, anything, 2, &ratio));
@@ -149,7 +155,8 @@ static void test_wrong_case_texts_are_refused(void **state) {
                                         "outputs=nothing",
                                         "causal=2",
                                         "garbage=1 layout=broadcast",
-                                        "nan=key op=backward"};
+                                        "nan=key op=backward",
+                                        "nan=infinite-value op=jvp"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         check_case parsed;
         char message[1024] = "";

@@ -186,6 +186,11 @@ static void add_nans(case_list *list, const char *dtype) {
                           all_ops[op], dtype, kinds[i]);
         }
     }
+    case_list_add(list, "op=forward dtype=%s B=2 H=4 Hk=2 M=130 N=150 nan=infinite-value", dtype);
+    case_list_add(list,
+                  "op=forward dtype=%s H=2 M=70 N=90 D=80 E=40 nan=infinite-value causal=1 "
+                  "mask=random bias=f16",
+                  dtype);
 }
 
 static void add_merges(case_list *list, bool full) {
@@ -313,6 +318,8 @@ void case_list_quick(case_list *list) {
                       all_dtypes[dtype]);
         case_list_add(list, "op=jvp dtype=%s M=30 N=30 D=16 tangents=tv", all_dtypes[dtype]);
         case_list_add(list, "op=forward dtype=%s B=2 H=2 M=70 N=70 D=64 nan=query",
+                      all_dtypes[dtype]);
+        case_list_add(list, "op=forward dtype=%s B=2 H=2 M=70 N=70 D=64 nan=infinite-value",
                       all_dtypes[dtype]);
     }
     for (int op = 0; op < COUNT(all_ops); op++) {

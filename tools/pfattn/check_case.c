@@ -20,7 +20,7 @@ static const char *const layouts[] = {"bhsd",       "bshd",        "sbhd",     "
                                       "transposed", "interleaved", "reversed", "broadcast",
                                       "mixed",      NULL};
 static const char *const fars[] = {"none", "batch", "head", "row", NULL};
-static const char *const nans[] = {"none", "query", "key", "value", NULL};
+static const char *const nans[] = {"none", "query", "key", "value", "infinite-value", NULL};
 static const char *const dtypes[] = {"none", "f16", "bf16", "f32", "f64", "e5m2", NULL};
 
 typedef enum field_kind {
@@ -200,6 +200,9 @@ static const char *conflict(const check_case *c) {
     }
     if (c->nan && (c->samples || c->layout == LAYOUT_BROADCAST || c->op > CASE_JVP)) {
         return "nan= is for op=forward and op=jvp, without layout=broadcast or samples";
+    }
+    if (c->nan == INFINITE_VALUE && (c->op != CASE_FORWARD || c->distance != CASE_UNSET)) {
+        return "nan=infinite-value is for op=forward without w: other results may be NaN";
     }
     if (c->inplace && (c->op != CASE_MERGE || c->part_dtype || c->out_dtype)) {
         return "inplace=1 is for op=merge with one type";

@@ -53,7 +53,8 @@ typedef enum case_layout {
 
 typedef enum case_far { FAR_NONE, FAR_BATCH, FAR_HEAD, FAR_ROW } case_far;
 
-typedef enum case_nan { NAN_NONE, NAN_QUERY, NAN_KEY, NAN_VALUE } case_nan;
+/* One row that is NaN, or infinite. */
+typedef enum case_nan { NAN_NONE, NAN_QUERY, NAN_KEY, NAN_VALUE, INFINITE_VALUE } case_nan;
 
 /* Whether an optional integer was left at its default. */
 #define CASE_UNSET (INT64_MIN + 1)

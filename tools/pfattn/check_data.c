@@ -332,9 +332,10 @@ static void expect_row(check_data *data, int64_t b, int64_t h, int64_t i, int of
     }
 }
 
-/* A NaN in one query, one key or one value of the last batch and head. */
+/* A NaN in one query, one key or one value of the last batch and head; or an infinite value, which
+ * every row that keeps it must show. */
 static void spoil_one(check_data *data) {
-    static const double nan_value[] = {NAN};
+    static const double nan_value[] = {NAN}, infinite_value[] = {INFINITY};
     const check_case *c = &data->c;
     if (c->batch * c->kv_heads * c->queries * c->keys == 0) {
         return;
@@ -352,16 +353,19 @@ static void spoil_one(check_data *data) {
         expect_row(data, b, h, row, expect, expect);
         return;
     }
-    bool is_key = c->nan == NAN_KEY;
-    fill_channels(&data->image[is_key ? PF_K : PF_V], b, c->kv_heads - 1, key, nan_value, 1);
+    bool is_key = c->nan == NAN_KEY, is_infinite = c->nan == INFINITE_VALUE;
+    fill_channels(&data->image[is_key ? PF_K : PF_V], b, c->kv_heads - 1, key,
+                  is_infinite ? infinite_value : nan_value, 1);
     if (is_key) {
         fill_channels(&data->image[PF_K2], b, c->kv_heads - 1, key, nan_value, 1);
     }
     for (int64_t h = c->heads - group; h < c->heads; h++) {
         for (int64_t i = 0; i < c->queries; i++) {
             bool kept = check_data_keeps(data, b, h, i, key);
-            expect_row(data, b, h, i, kept ? EXPECT_NAN : EXPECT_ANYTHING,
-                       kept && is_key ? EXPECT_NAN : EXPECT_ANYTHING);
+            int of_o = is_infinite ? EXPECT_INFINITY : EXPECT_NAN;
+            int of_lse = is_infinite ? EXPECT_VALUE : is_key ? EXPECT_NAN : EXPECT_ANYTHING;
+            expect_row(data, b, h, i, kept ? of_o : EXPECT_ANYTHING,
+                       kept ? of_lse : EXPECT_ANYTHING);
         }
     }
 }

@@ -53,7 +53,9 @@ void comparison_add(comparison *sum, const compared *values) {
         if (expect == EXPECT_ANYTHING) {
             continue;
         }
-        double wanted = expect == EXPECT_NAN ? NAN : values->exact[i];
+        double wanted = expect == EXPECT_NAN        ? NAN
+                        : expect == EXPECT_INFINITY ? INFINITY
+                                                    : values->exact[i];
         double tested = values->tested[i];
         if (isfinite(tested) && isfinite(wanted)) {
             add_finite(sum, number, tested, wanted);

@@ -21,7 +21,7 @@
 #include <pfattn/pfattn.h>
 
 /* What is expected of one element. */
-enum { EXPECT_VALUE, EXPECT_NAN, EXPECT_ANYTHING };
+enum { EXPECT_VALUE, EXPECT_NAN, EXPECT_INFINITY, EXPECT_ANYTHING };
 
 typedef struct comparison {
     double max_error, max_naive, max_exact;
