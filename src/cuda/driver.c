@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
-#include "common/dl.h"
-#include "common/log.h"
 #include "common/status.h"
+#include "common/vendor_driver.h"
 
 static const char *const paths[] = {"libcuda.so.1", "libcuda.so", NULL};
 
@@ -23,12 +19,6 @@ static const pf_dl_symbol symbols[] = {
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
-typedef struct advice {
-    CUresult result;
-    pfattn_status status;
-    const char *what; /* to do about it */
-} advice;
-
 #define BROKEN_CONTEXT                                                                             \
     "work enqueued earlier failed and the context is unusable: check the pointers and strides of " \
     "earlier calls, and start a new process"
@@ -37,7 +27,7 @@ typedef struct advice {
     "runs on every chip from compute capability 8.0"
 #define CAPTURE_BROKEN "the graph capture of this stream is broken: end it and capture again"
 
-static const advice advices[] = {
+static const pf_driver_advice advices[] = {
     {CUDA_ERROR_OUT_OF_MEMORY, PFATTN_ERROR_OUT_OF_MEMORY,
      "free device memory, or use another device"},
     {CUDA_ERROR_NO_DEVICE, PFATTN_ERROR_UNAVAILABLE,
@@ -72,18 +62,8 @@ static const advice advices[] = {
      "the device has too few registers or too little shared memory left for the kernel"},
     {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, PFATTN_ERROR_DRIVER, CAPTURE_BROKEN},
     {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, PFATTN_ERROR_DRIVER, CAPTURE_BROKEN},
+    {CUDA_ERROR_UNKNOWN, PFATTN_ERROR_DRIVER, "see the error codes of the CUDA driver API"},
 };
-
-static const advice *advice_for(CUresult result) {
-    static const advice general = {CUDA_ERROR_UNKNOWN, PFATTN_ERROR_DRIVER,
-                                   "see the error codes of the CUDA driver API"};
-    for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++) {
-        if (advices[i].result == result) {
-            return &advices[i];
-        }
-    }
-    return &general;
-}
 
 pfattn_status pf_cuda_check(const pf_cuda_driver *driver, CUresult result, const char *call) {
     if (result == CUDA_SUCCESS) {
@@ -91,22 +71,19 @@ pfattn_status pf_cuda_check(const pf_cuda_driver *driver, CUresult result, const
     }
     const char *name = NULL;
     const char *text = NULL;
-    if (driver->cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL) {
-        name = "an unknown error";
+    if (driver->cuGetErrorName(result, &name) != CUDA_SUCCESS) {
+        name = NULL;
     }
-    if (driver->cuGetErrorString(result, &text) != CUDA_SUCCESS || text == NULL) {
-        text = "no description";
+    if (driver->cuGetErrorString(result, &text) != CUDA_SUCCESS) {
+        text = NULL;
     }
-    const advice *a = advice_for(result);
-    return pf_error(a->status, "cuda: %s failed with %s (%d, %s); %s", call, name, (int)result,
-                    text, a->what);
+    return pf_driver_error("cuda", call, (int)result, name, text, advices,
+                           sizeof advices / sizeof advices[0]);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pf_cuda_driver opened;
-static bool is_open;
 
 static pfattn_status check_version(const pf_cuda_driver *driver) {
     if (driver->version >= PF_CUDA_DRIVER_REQUIRED) {
@@ -119,7 +96,8 @@ static pfattn_status check_version(const pf_cuda_driver *driver) {
                     PF_CUDA_DRIVER_REQUIRED / 1000, PF_CUDA_DRIVER_REQUIRED % 1000 / 10);
 }
 
-static pfattn_status start(pf_cuda_driver *driver) {
+static pfattn_status start(void *table) {
+    pf_cuda_driver *driver = table;
     pfattn_status status = pf_cuda_check(driver, driver->cuInit(0), "cuInit");
     if (status == PFATTN_ERROR_DRIVER) {
         /* Whatever it is, there is no driver to work with. */
@@ -132,28 +110,17 @@ static pfattn_status start(pf_cuda_driver *driver) {
     return status == PFATTN_SUCCESS ? check_version(driver) : status;
 }
 
-static pfattn_status open_locked(void) {
-    pf_cuda_driver driver = {0};
-    void *library = NULL;
-    pfattn_status status =
-        pf_dl_open("cuda", pf_environment("CUDA_LIBRARY"), paths, symbols, &driver, &library);
-    if (status != PFATTN_SUCCESS) {
-        return status;
-    }
-    status = start(&driver);
-    if (status != PFATTN_SUCCESS) {
-        pf_dl_close(library);
-        return status;
-    }
-    opened = driver; /* the library stays open as long as the process */
-    is_open = true;
-    return PFATTN_SUCCESS;
-}
+static pf_driver_library library = {
+    .backend = "cuda",
+    .variable = "CUDA_LIBRARY",
+    .paths = paths,
+    .symbols = symbols,
+    .table = &opened,
+    .start = start,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
 
 pfattn_status pf_cuda_driver_open(const pf_cuda_driver **driver) {
-    pthread_mutex_lock(&lock);
-    pfattn_status status = is_open ? PFATTN_SUCCESS : open_locked();
-    pthread_mutex_unlock(&lock);
     *driver = &opened;
-    return status;
+    return pf_driver_open(&library);
 }

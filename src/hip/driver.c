@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
 
-#include <pthread.h>
-#include <stdbool.h>
-
-#include "common/dl.h"
-#include "common/log.h"
 #include "common/status.h"
+#include "common/vendor_driver.h"
 
 static const char *const paths[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                     "libamdhip64.so", NULL};
@@ -22,12 +18,6 @@ static const pf_dl_symbol symbols[] = {
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
-typedef struct advice {
-    pf_hip_error result;
-    pfattn_status status;
-    const char *what; /* to do about it */
-} advice;
-
 #define BROKEN_DEVICE                                                                              \
     "work enqueued earlier failed: check the pointers and strides of earlier calls, and start a "  \
     "new process"
@@ -35,7 +25,7 @@ typedef struct advice {
 #define BAD_STREAM "the stream must be alive and belong to the device of the handle"
 #define CAPTURE_BROKEN "the graph capture of this stream is broken: end it and capture again"
 
-static const advice advices[] = {
+static const pf_driver_advice advices[] = {
     {PF_HIP_OUT_OF_MEMORY, PFATTN_ERROR_OUT_OF_MEMORY, "free device memory, or use another device"},
     {PF_HIP_INSUFFICIENT_DRIVER, PFATTN_ERROR_UNAVAILABLE,
      "the amdgpu kernel driver is older than this ROCm: update it"},
@@ -53,18 +43,8 @@ static const advice advices[] = {
      "the device has too few registers or too little LDS left for the kernel"},
     {PF_HIP_CAPTURE_UNSUPPORTED, PFATTN_ERROR_DRIVER, CAPTURE_BROKEN},
     {PF_HIP_CAPTURE_INVALIDATED, PFATTN_ERROR_DRIVER, CAPTURE_BROKEN},
+    {PF_HIP_UNKNOWN, PFATTN_ERROR_DRIVER, "see the error codes of the HIP runtime"},
 };
-
-static const advice *advice_for(pf_hip_error result) {
-    static const advice general = {PF_HIP_UNKNOWN, PFATTN_ERROR_DRIVER,
-                                   "see the error codes of the HIP runtime"};
-    for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++) {
-        if (advices[i].result == result) {
-            return &advices[i];
-        }
-    }
-    return &general;
-}
 
 pfattn_status pf_hip_check(const pf_hip_driver *driver, pf_hip_error result, const char *call) {
     if (result == PF_HIP_SUCCESS) {
@@ -72,19 +52,16 @@ pfattn_status pf_hip_check(const pf_hip_driver *driver, pf_hip_error result, con
     }
     const char *name = driver->hipGetErrorName(result);
     const char *text = driver->hipGetErrorString(result);
-    const advice *a = advice_for(result);
-    return pf_error(a->status, "hip: %s failed with %s (%d, %s); %s", call,
-                    name != NULL ? name : "an unknown error", (int)result,
-                    text != NULL ? text : "no description", a->what);
+    return pf_driver_error("hip", call, (int)result, name, text, advices,
+                           sizeof advices / sizeof advices[0]);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pf_hip_driver opened;
-static bool is_open;
 
-static pfattn_status start(pf_hip_driver *driver) {
+static pfattn_status start(void *table) {
+    pf_hip_driver *driver = table;
     pfattn_status status = pf_hip_check(driver, driver->hipInit(0), "hipInit");
     if (status == PFATTN_ERROR_DRIVER) {
         /* Whatever it is, there is no driver to work with. */
@@ -96,28 +73,17 @@ static pfattn_status start(pf_hip_driver *driver) {
                : status;
 }
 
-static pfattn_status open_locked(void) {
-    pf_hip_driver driver = {0};
-    void *library = NULL;
-    pfattn_status status =
-        pf_dl_open("hip", pf_environment("HIP_LIBRARY"), paths, symbols, &driver, &library);
-    if (status != PFATTN_SUCCESS) {
-        return status;
-    }
-    status = start(&driver);
-    if (status != PFATTN_SUCCESS) {
-        pf_dl_close(library);
-        return status;
-    }
-    opened = driver; /* the library stays open as long as the process */
-    is_open = true;
-    return PFATTN_SUCCESS;
-}
+static pf_driver_library library = {
+    .backend = "hip",
+    .variable = "HIP_LIBRARY",
+    .paths = paths,
+    .symbols = symbols,
+    .table = &opened,
+    .start = start,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
 
 pfattn_status pf_hip_driver_open(const pf_hip_driver **driver) {
-    pthread_mutex_lock(&lock);
-    pfattn_status status = is_open ? PFATTN_SUCCESS : open_locked();
-    pthread_mutex_unlock(&lock);
     *driver = &opened;
-    return status;
+    return pf_driver_open(&library);
 }
