@@ -221,7 +221,8 @@ typedef struct pfattn_device_info {
     { sizeof(pfattn_device_info), "", "", "", 0, 0, 0, 0 }
 
 /** Make a handle. PFATTN_BACKEND (auto, ref, cuda, hip) replaces PFATTN_BACKEND_AUTO, and
- *  PFATTN_LOG (error, warn, info, debug) sets what is logged to stderr; both are read here.
+ *  PFATTN_LOG (error, warn, info, debug) sets what is logged to stderr; both are read here, and
+ *  so is the tuning file of a GPU (docs/command.md), which PFATTN_TUNING names.
  *  `options` NULL means PFATTN_HANDLE_OPTIONS_INIT.
  *  Errors: INVALID_ARGUMENT; UNAVAILABLE, naming the backend and what is missing; OUT_OF_MEMORY;
  *  DRIVER. */

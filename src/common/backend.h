@@ -40,6 +40,9 @@ typedef struct pf_backend {
     pfattn_status (*launch)(pf_device *device, const pf_problem *problem, void *workspace,
                             void *stream);
     const pf_memory_ops *memory;
+    /* What select goes by on an open device; NULL where the backend has no kernels to choose from.
+     * `pfattn tune` changes what `tuned` points to. */
+    const struct pf_capabilities *(*capabilities)(const pf_device *device);
 } pf_backend;
 
 /* The table of a backend, NULL for AUTO and unknown values. One that was not compiled in has only

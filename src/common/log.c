@@ -22,6 +22,23 @@ const char *pf_environment(const char *name) {
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+/* Relative paths are no base, says the XDG specification. */
+static const char *base_directory(const char *variable) {
+    const char *value = getenv(variable);
+    return value != NULL && value[0] == '/' ? value : NULL;
+}
+
+bool pf_cache_path(const char *name, char *path, size_t size) {
+    const char *cache = base_directory("XDG_CACHE_HOME");
+    const char *home = base_directory("HOME");
+    if (cache == NULL && home == NULL) {
+        return false;
+    }
+    int length = snprintf(path, size, "%s/%s%s", cache != NULL ? cache : home,
+                          cache != NULL ? "" : ".cache/", name);
+    return length >= 0 && (size_t)length < size;
+}
+
 void pf_log(pf_log_level level, const char *format, ...) {
     if ((int)level > atomic_load_explicit(&threshold, memory_order_relaxed)) {
         return;

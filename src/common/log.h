@@ -3,6 +3,9 @@
 #ifndef PF_LOG_H
 #define PF_LOG_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 typedef enum pf_log_level { PF_LOG_ERROR, PF_LOG_WARN, PF_LOG_INFO, PF_LOG_DEBUG } pf_log_level;
 
 #if defined(__GNUC__)
@@ -15,5 +18,9 @@ void pf_log_configure(void);
 
 /* The value of an environment variable named PFATTN_<name>, NULL where unset or empty. */
 const char *pf_environment(const char *name);
+
+/* The path of a file in the user's cache directory: $XDG_CACHE_HOME, else ~/.cache. False where
+ * neither is known, or the path does not fit. */
+bool pf_cache_path(const char *name, char *path, size_t size);
 
 #endif

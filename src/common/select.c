@@ -37,6 +37,10 @@ const char *pf_target_name(int target) {
     return target >= 0 && target < PF_TARGET_COUNT ? target_names[target] : "unknown";
 }
 
+const char *pf_op_name(int op) {
+    return op >= 0 && op < PF_OP_COUNT ? op_names[op] : "unknown";
+}
+
 int pf_image_number(int op, pfattn_dtype element, int head_dim, bool general, int variant) {
     int e = 0;
     while (e < PF_IMAGE_ELEMENTS - 1 && elements[e] != element) {
@@ -230,6 +234,23 @@ static bool has_image(const pf_capabilities *c, int target, int image) {
     return c->images[target] != NULL && c->images[target][image];
 }
 
+const pf_tuning *pf_kernel_find(const pf_capabilities *c, int target, int op, pfattn_dtype element,
+                                int head_dim, bool general, int variant) {
+    int image = pf_image_number(op, element, head_dim, general, variant);
+    const pf_tuning *tuning =
+        has_image(c, target, image) ? find_tuning(c, target, op, element, head_dim, variant) : NULL;
+    return tuning != NULL && tuning->shared_bytes <= c->shared_bytes ? tuning : NULL;
+}
+
+/* Which variant the tuning file wants: plain kernels alone have more than one. */
+static int choose_variant(const pf_capabilities *c, const pf_problem *problem, int target, int op,
+                          bool general) {
+    int64_t owned = pf_is_backward(problem) ? problem->keys : problem->queries;
+    return general ? 0
+                   : pf_tuned_variant(c->tuned, target, op, problem->dtype,
+                                      padded_head_dim(problem), problem->causal, owned);
+}
+
 /* Does the target stage its operands through tensor maps? */
 static bool is_mapped(int target) {
     return target == PF_TARGET_SM_90A;
@@ -282,21 +303,20 @@ static pfattn_status choose_kernel(const pf_capabilities *c, const pf_problem *p
                                    kernel *chosen) {
     bool general = op == PF_OP_DBIAS || op == PF_OP_DBIAS_JVP || pf_problem_is_general(problem);
     int head_dim = padded_head_dim(problem);
-    int image = pf_image_number(op, problem->dtype, head_dim, general, 0);
     for (int i = 0; i < c->target_count; i++) {
         int target = c->targets[i];
+        int variant = choose_variant(c, problem, target, op, general);
+        const pf_tuning *tuning =
+            pf_kernel_find(c, target, op, problem->dtype, head_dim, general, variant);
         pf_tensor_id at;
-        const pf_tuning *tuning = has_image(c, target, image)
-                                      ? find_tuning(c, target, op, problem->dtype, head_dim, 0)
-                                      : NULL;
-        if (tuning == NULL || tuning->shared_bytes > c->shared_bytes ||
-            (is_mapped(target) && find_map_obstacle(problem, &at) != NULL)) {
+        if (tuning == NULL || (is_mapped(target) && find_map_obstacle(problem, &at) != NULL)) {
             continue;
         }
+        int image = pf_image_number(op, problem->dtype, head_dim, general, variant);
         *chosen = (kernel){tuning, target, image, is_mapped(target)};
         return PFATTN_SUCCESS;
     }
-    return no_kernel(c, problem, image);
+    return no_kernel(c, problem, pf_image_number(op, problem->dtype, head_dim, general, 0));
 }
 
 static pfattn_status choose_passes(const pf_capabilities *c, kernel *chosen) {

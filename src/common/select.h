@@ -10,6 +10,7 @@
 
 #include "problem.h"
 #include "scratch.h"
+#include "tuned.h"
 #include "tuning.h"
 
 /* Images are numbered within a target; the last holds the passes. */
@@ -44,6 +45,7 @@ typedef struct pf_capabilities {
     int compute_units;
     int warp_size;        /* threads of a warp or wave: passes give one to each row */
     int64_t shared_bytes; /* most that one workgroup may use */
+    pf_tuned *tuned;      /* which variants to run; NULL for the default everywhere */
 } pf_capabilities;
 
 typedef enum pf_step_kind {
@@ -96,8 +98,13 @@ void pf_image_key(int target, int image, char *key, size_t size);
 /* The name of a kernel of an image, NULL where it has no such entry. */
 const char *pf_entry_name(int image, int entry);
 
-/* "sm_90a" for PF_TARGET_SM_90A. */
+/* The row of a kernel's variant, NULL where this build or the device does not have it. */
+const pf_tuning *pf_kernel_find(const pf_capabilities *capabilities, int target, int op,
+                                pfattn_dtype element, int head_dim, bool general, int variant);
+
+/* "sm_90a" for PF_TARGET_SM_90A, "forward_jvp" for PF_OP_FORWARD_JVP. */
 const char *pf_target_name(int target);
+const char *pf_op_name(int op);
 
 /* Whether the kernels need the features of the general images: bias, mask or an alpha that is not
  * positive (as f32). */

@@ -14,4 +14,5 @@ const pf_backend pf_backend_cuda = {
     .workspace_size = pf_cuda_workspace_size,
     .launch = pf_cuda_launch,
     .memory = &pf_cuda_memory,
+    .capabilities = pf_cuda_capabilities,
 };

@@ -213,7 +213,12 @@ static pfattn_status fill_capabilities(pf_device *device, const properties *p) {
         return no_target(device->ordinal, p);
     }
     find_images(device);
-    return force_target(device->ordinal, c->targets, &c->target_count);
+    pfattn_status status = force_target(device->ordinal, c->targets, &c->target_count);
+    if (status == PFATTN_SUCCESS) {
+        pf_tuned_read(&device->tuned, c, p->name);
+        c->tuned = &device->tuned;
+    }
+    return status;
 }
 
 static pfattn_status open_context(pf_device *device) {
@@ -267,6 +272,10 @@ void pf_cuda_device_close(pf_device *device) {
     }
     driver->cuDevicePrimaryCtxRelease_v2(device->device);
     free(device);
+}
+
+const pf_capabilities *pf_cuda_capabilities(const pf_device *device) {
+    return &device->capabilities;
 }
 
 pfattn_status pf_cuda_enter(pf_device *device) {

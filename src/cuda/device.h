@@ -24,6 +24,7 @@ struct pf_device {
     CUdevice device;
     CUcontext context;
     pf_capabilities capabilities;
+    pf_tuned tuned;
     bool images[PF_CUDA_TARGETS][PF_IMAGE_COUNT]; /* in this build of the library */
     pf_cuda_module modules[PF_CUDA_TARGETS][PF_IMAGE_COUNT];
     CUevent timer[2]; /* NULL until first used */
@@ -43,6 +44,7 @@ pfattn_status pf_cuda_workspace_size(pf_device *device, const pf_problem *proble
 pfattn_status pf_cuda_launch(pf_device *device, const pf_problem *problem, void *workspace,
                              void *stream);
 extern const pf_memory_ops pf_cuda_memory;
+const pf_capabilities *pf_cuda_capabilities(const pf_device *device);
 
 /* Make the device's context current, and give the caller's back. leave() passes `status` on, or its
  * own error where that was success. */

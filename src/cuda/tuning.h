@@ -35,6 +35,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
      hd, owned, cross, out, stages, threads, PF_KIB(kib), blocks, persistent, 0, variant},
     /*   target   operation     class   hd  owned cross out stages threads KiB blocks persistent */
     ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512,  90,  1,  1)
+    VARIANT(1, SM_90A, FORWARD, HALF, 64, 128, 128,  64,  2,     384,  82,  1,  1)
     ROW(SM_90A, FORWARD,       HALF,  128,  128,  128, 128,  2,     384, 162,  1,  1)
     ROW(SM_90A, FORWARD,       HALF,  256,  128,   80, 256,  2,     384, 226,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,   64,  128,   96,  64,  2,     384, 130,  1,  1)
@@ -46,6 +47,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
 
     ROW(SM_80,  FORWARD,       HALF,   64,   64,   64,  64,  2,     128,  41,  2,  0)
     ROW(SM_80,  FORWARD,       HALF,  128,   64,   64, 128,  2,     128,  81,  1,  0)
+    VARIANT(1, SM_80, FORWARD, HALF, 128, 128, 64, 128,  2,     256,  97,  1,  0)
     ROW(SM_80,  FORWARD,       HALF,  256,   64,   32, 256,  2,     128,  97,  1,  0)
     ROW(SM_80,  FORWARD_JVP,   HALF,   64,   64,   64,  64,  2,     128,  81,  1,  0)
     ROW(SM_80,  FORWARD_JVP,   HALF,  128,   64,   32, 128,  2,     128,  97,  1,  0)

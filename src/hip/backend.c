@@ -14,4 +14,5 @@ const pf_backend pf_backend_hip = {
     .workspace_size = pf_hip_workspace_size,
     .launch = pf_hip_launch,
     .memory = &pf_hip_memory,
+    .capabilities = pf_hip_capabilities,
 };

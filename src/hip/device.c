@@ -192,6 +192,8 @@ static pfattn_status fill_capabilities(pf_device *device) {
                                              .shared_bytes = p.shared_bytes};
     pf_target_find_images(pf_hip_images, pf_hip_images_count, device->target, device->images);
     device->capabilities.images[device->target] = device->images;
+    pf_tuned_read(&device->tuned, &device->capabilities, p.name);
+    device->capabilities.tuned = &device->tuned;
     return PFATTN_SUCCESS;
 }
 
@@ -229,6 +231,10 @@ void pf_hip_device_close(pf_device *device) {
         pf_hip_leave(device, previous, PFATTN_SUCCESS);
     }
     free(device);
+}
+
+const pf_capabilities *pf_hip_capabilities(const pf_device *device) {
+    return &device->capabilities;
 }
 
 pfattn_status pf_hip_enter(pf_device *device, int *previous) {

@@ -20,6 +20,7 @@ struct pf_device {
     const pf_hip_driver *driver;
     int ordinal;
     pf_capabilities capabilities;
+    pf_tuned tuned;
     int target;                  /* the one that its chip is */
     bool images[PF_IMAGE_COUNT]; /* in this build of the library */
     pf_hip_module modules[PF_IMAGE_COUNT];
@@ -40,6 +41,7 @@ pfattn_status pf_hip_workspace_size(pf_device *device, const pf_problem *problem
 pfattn_status pf_hip_launch(pf_device *device, const pf_problem *problem, void *workspace,
                             void *stream);
 extern const pf_memory_ops pf_hip_memory;
+const pf_capabilities *pf_hip_capabilities(const pf_device *device);
 
 /* Make the device the thread's current one, remembering which was, and give that back. leave()
  * passes `status` on, or its own error where that was success. */

@@ -27,12 +27,15 @@ PF_TUNING_TABLE pf_hip_tuning[] = {
      hd, owned, cross, out, 1, threads, PF_KIB(kib), 1, 0, waves, variant}
     /*   operation      class   hd  owned cross  out threads KiB waves */
     ROW(FORWARD,       HALF,   64,  128,   32,   64,   256,  10,  3)
+    VARIANT(1, FORWARD, HALF,  64, 128,   64,   64,   256,  19,  3)
     ROW(FORWARD,       HALF,  128,  128,   32,  128,   256,  19,  2)
+    VARIANT(1, FORWARD, HALF, 128, 256,   32,  128,   512,  19,  2)
     ROW(FORWARD,       HALF,  256,  128,   32,  256,   256,  37,  1)
     ROW(FORWARD_JVP,   HALF,   64,  128,   32,   64,   256,  20,  2)
     ROW(FORWARD_JVP,   HALF,  128,  128,   32,  128,   256,  41,  1)
     ROW(FORWARD_JVP,   HALF,  256,  128,   32,  128,   256,  54,  1)
     ROW(BACKWARD,      HALF,   64,  128,   32,   64,   256,  46,  1)
+    VARIANT(1, BACKWARD, HALF,  64, 128,   64,   64,   256,  53,  1)
     ROW(BACKWARD,      HALF,  128,  128,   32,  128,   256,  61,  1)
     ROW(BACKWARD,      HALF,  256,  128,   32,   64,   256,  60,  1)
     ROW(BACKWARD_JVP,  HALF,   64,  128,   32,   32,   256,  54,  1)

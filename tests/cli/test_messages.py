@@ -65,17 +65,18 @@ class Help(Command):
     def test_help_of_the_command_and_of_each_subcommand(self):
         result = self.run_command("--help")
         self.assertEqual(result.returncode, DONE)
-        for word in ("info", "run", "check", "bench", "Exit status"):
+        for word in ("info", "run", "check", "bench", "tune", "Exit status"):
             self.assertIn(word, result.stdout)
         for command, words in (("info", ["--json"]), ("run", ["--qkv", "--diagonal", "--out"]),
-                               ("check", ["--full", "--case"]), ("bench", ["--preset", "triton"])):
+                               ("check", ["--full", "--case"]), ("bench", ["--preset", "triton"]),
+                               ("tune", ["--head-dim", "--output"])):
             result = self.run_command(command, "--help")
             self.assertEqual((result.returncode, result.stderr), (DONE, ""))
             for word in ["Usage: pfattn " + command, *words]:
                 self.assertIn(word, result.stdout)
 
     def test_help_lines_fit_a_terminal(self):
-        for command in ("info", "run", "check", "bench"):
+        for command in ("info", "run", "check", "bench", "tune"):
             for line in self.run_command(command, "--help").stdout.splitlines():
                 self.assertLessEqual(len(line), 110, line)
 
@@ -86,8 +87,8 @@ class Help(Command):
 class Usage(Command):
     def test_unknown_words(self):
         self.expect(USAGE, "Usage: pfattn")
-        self.expect(USAGE, "unknown command 'walk' ... info, run, check, bench", "walk")
-        for command in ("info", "run", "check", "bench"):
+        self.expect(USAGE, "unknown command 'walk' ... info, run, check, bench, tune", "walk")
+        for command in ("info", "run", "check", "bench", "tune"):
             self.expect(USAGE, "unknown option '--nonsense' ... --help", command, "--nonsense")
             self.expect(USAGE, "unknown option '-x'", command, "-x")
         self.expect(USAGE, "unexpected argument 'more'", "info", "more")
@@ -166,6 +167,18 @@ class Usage(Command):
         self.expect(USAGE, "Hk must divide H", "bench", "--backend", "ref", "--heads", "3",
                     "--kv-heads", "2")
 
+    def test_tune(self):
+        self.expect(USAGE, "--op: 'merge'", "tune", "--op", "merge")
+        self.expect(USAGE, "--dtype: 'f64'", "tune", "--dtype", "f64")
+        self.expect(USAGE, "--head-dim: '96'", "tune", "--head-dim", "64,96")
+        self.expect(USAGE, "--seqlen: '0'", "tune", "--seqlen", "512,0")
+        self.expect(USAGE, "--seqlen: 512 is given twice", "tune", "--seqlen", "512,64,512")
+        self.expect(USAGE, "--rounds: 65", "tune", "--rounds", "65")
+        self.expect(USAGE, "--batch and --heads", "tune", "--heads", "0")
+        self.expect(USAGE, "--backend: 'metal'", "tune", "--backend", "metal")
+        self.expect(USAGE, "ref has nothing to tune", "tune", "--backend", "ref")
+        self.expect(USAGE, "PFATTN_TUNING: ... --output", "tune", PFATTN_TUNING="none")
+
 
 class Backends(Command):
     def test_info(self):
@@ -188,13 +201,14 @@ class Backends(Command):
         nowhere = {"PFATTN_CUDA_LIBRARY": "/nonexistent/libcuda.so",
                    "PFATTN_HIP_LIBRARY": "/nonexistent/libamdhip64.so"}
         for backend in ("cuda", "hip"):
-            for arguments in (["check"], ["bench"], ["run", "forward", *self.qkv(), "--out", self.out]):
+            for arguments in (["check"], ["bench"], ["tune", "--output", self.out], ["run", "forward", *self.qkv(), "--out", self.out]):
                 self.expect(UNAVAILABLE, backend + ":", *arguments, "--backend", backend, **nowhere)
             # One that is there does not hide one that is not.
             self.expect(UNAVAILABLE, backend + ":", "check", "--backend", "ref", "--backend",
                         backend, "--op", "merge", **nowhere)
             self.expect(UNAVAILABLE, backend + ":", "check", "--op", "merge",
                         PFATTN_BACKEND=backend, **nowhere)
+        self.expect(UNAVAILABLE, "no GPU can be used here", "tune", "--output", self.out, **nowhere)
         self.expect(UNAVAILABLE, "device: is 7", "check", "--backend", "ref", "--device", "7")
         self.assertFalse(os.path.exists(self.out))
         info = self.run_command("info", **nowhere)

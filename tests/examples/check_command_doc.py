@@ -12,7 +12,7 @@ def main():
     with open(sys.argv[1]) as file:
         named = set(OPTION.findall(file.read()))
     known = set()
-    for command in ("info", "run", "check", "bench"):
+    for command in ("info", "run", "check", "bench", "tune"):
         help_text = subprocess.run([sys.argv[2], command, "--help"], stdout=subprocess.PIPE,
                                    text=True, check=True).stdout
         known |= set(OPTION.findall(help_text))

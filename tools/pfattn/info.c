@@ -5,6 +5,8 @@
 
 #include "args.h"
 #include "json.h"
+#include "select.h"
+#include "session.h"
 #include "tool.h"
 
 static bool as_json;
@@ -12,6 +14,29 @@ static bool as_json;
 static const arg_option options[] = {
     {"json", NULL, ARG_FLAG, &as_json, NULL, "print JSON"},
 };
+
+/* Which tuning file is in force is known once the device is open. */
+static void print_tuning(pfattn_backend backend, int32_t index, json *writer) {
+    pfattn_handle_options wanted = {sizeof wanted, backend, index};
+    pfattn_handle handle;
+    bool opened = pfattn_create(&wanted, &handle) == PFATTN_SUCCESS;
+    if (opened && handle->backend->capabilities) {
+        const pf_tuned *tuned = handle->backend->capabilities(handle->device)->tuned;
+        if (writer) {
+            json_text(writer, "tuning_file", tuned->path);
+            json_integer(writer, "tuning_entries", tuned->count);
+        } else if (tuned->path[0]) {
+            printf("    tuning file %s: %d entries in use\n", tuned->path, tuned->count);
+        } else {
+            printf("    no tuning file; `pfattn tune` makes one\n");
+        }
+    } else if (!opened && !writer) {
+        printf("    cannot be opened: %s\n", pfattn_last_error());
+    } else if (!opened) {
+        json_text(writer, "error", pfattn_last_error());
+    }
+    pfattn_destroy(opened ? handle : NULL);
+}
 
 static void print_device(pfattn_backend backend, int32_t index, json *writer) {
     pfattn_device_info info = PFATTN_DEVICE_INFO_INIT;
@@ -36,6 +61,7 @@ static void print_device(pfattn_backend backend, int32_t index, json *writer) {
                    (int)info.driver_version);
         }
         fputc('\n', stdout);
+        print_tuning(backend, index, NULL);
         return;
     }
     json_object(writer, NULL);
@@ -47,6 +73,7 @@ static void print_device(pfattn_backend backend, int32_t index, json *writer) {
     json_integer(writer, "memory_bytes", info.memory_bytes);
     json_integer(writer, "shared_bytes", info.shared_bytes);
     json_integer(writer, "driver_version", info.driver_version);
+    print_tuning(backend, index, writer);
     json_close_object(writer);
 }
 
@@ -82,7 +109,7 @@ int info_main(int argc, char **argv) {
         .usage = "pfattn info [--json]",
         .summary =
             "Print the version, each backend of this build (and why it cannot be used, where "
-            "it cannot),\nand each device.",
+            "it cannot),\nand each device, with the tuning file in force.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
     };

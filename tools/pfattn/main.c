@@ -15,6 +15,7 @@ static const struct {
 
     {"check", check_main, "compare a backend with the reference, operation by operation"},
     {"bench", bench_main, "measure time and TFLOP/s"},
+    {"tune", tune_main, "measure which kernels are best on a device, for later runs"},
 };
 
 static void print_help(FILE *out) {
@@ -49,6 +50,8 @@ int main(int argc, char **argv) {
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    return tool_error(TOOL_USAGE, "unknown command '%s'; the commands are info, run, check, bench",
+    return tool_error(TOOL_USAGE,
+                      "unknown command '%s'; the commands are info, run, check, bench, "
+                      "tune",
                       argv[1]);
 }

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* That select runs the variant that the tuning file names for a problem, where it is there, and the
+ * default elsewhere. The tuning table is the test's own, so that grids can be worked out by hand.
+ */
+#include "problems.h"
+
+#include <string.h>
+
+#include "select.h"
+
+/* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
+ * variant */
+static const pf_tuning table[] = {
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 128, 64, 2, 384, 80001, 1, 1, 0, 1},
+    {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 64, 128, 64, 2, 384, 130000, 1, 0, 0, 1},
+};
+
+static bool all_images[PF_IMAGE_COUNT];
+
+/* A device of 100 multiprocessors. */
+static pf_capabilities device(pf_tuned *tuned) {
+    memset(all_images, 1, sizeof all_images);
+    pf_capabilities c = {.backend = "cuda",
+                         .tuning = table,
+                         .tuning_count = sizeof table / sizeof table[0],
+                         .targets = {PF_TARGET_SM_90A},
+                         .target_count = 1,
+                         .compute_units = 100,
+                         .warp_size = 32,
+                         .shared_bytes = 232448,
+                         .tuned = tuned};
+    c.images[PF_TARGET_SM_90A] = all_images;
+    return c;
+}
+
+static pf_plan select_plan(const pf_capabilities *c, const pf_problem *problem) {
+    pf_plan plan;
+    if (pf_select(c, problem, &plan) != PFATTN_SUCCESS) {
+        fail_msg("%s", pfattn_last_error());
+    }
+    return plan;
+}
+
+static const pf_step *find_step(const pf_plan *plan, pf_step_kind kind) {
+    for (int i = 0; i < plan->step_count; i++) {
+        if (plan->step[i].kind == kind) {
+            return &plan->step[i];
+        }
+    }
+    return NULL;
+}
+
+static void assert_key(const pf_step *step, const char *want) {
+    char key[64];
+    assert_non_null(step);
+    pf_image_key(step->target, step->image, key, sizeof key);
+    assert_string_equal(key, want);
+}
+
+/* The tuning file decides between variants of plain kernels, by the owned sequence: queries in
+ * forward, keys in backward. Work, block and scratch follow the row. */
+static void tuned_variants(void **state) {
+    (void)state;
+    static pf_tuned tuned = {
+        .entry = {{PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_F16, 64, false, 1000, 1},
+                  {PF_TARGET_SM_90A, PF_OP_BACKWARD, PFATTN_DTYPE_F16, 64, true, INT64_MAX, 1}},
+        .count = 2};
+    pf_capabilities c = device(&tuned);
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 1000, 50, 64, 64});
+    pf_problem problem = test_problem(PF_FORWARD, &a);
+    pf_plan plan = select_plan(&c, &problem);
+    assert_key(&plan.step[0], "sm_90a/forward.f16.64.plain.v1");
+    assert_int_equal(plan.step[0].block, 384);
+    assert_int_equal(plan.step[0].work_count, 2 * 8); /* 1000 / 128 */
+    a.flags |= PFATTN_FLAG_CAUSAL;
+    problem = test_problem(PF_FORWARD, &a);
+    plan = select_plan(&c, &problem);
+    assert_key(&plan.step[0], "sm_90a/forward.f16.64.plain");
+    assert_int_equal(plan.step[0].work_count, 2 * 6); /* 1000 / 192 */
+    a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 1001, 50, 64, 64});
+    problem = test_problem(PF_FORWARD, &a);
+    plan = select_plan(&c, &problem);
+    assert_key(&plan.step[0], "sm_90a/forward.f16.64.plain");
+    a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 10, 50, 64, 64});
+    test_add_mask(&a, 1, 1, 10, 50);
+    problem = test_problem(PF_FORWARD, &a);
+    plan = select_plan(&c, &problem);
+    assert_key(find_step(&plan, PF_STEP_MAIN), "sm_90a/forward.f16.64.general");
+
+    a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 300, 1000, 64, 64});
+    a.flags |= PFATTN_FLAG_CAUSAL;
+    problem = test_problem(PF_BACKWARD, &a);
+    plan = select_plan(&c, &problem);
+    const pf_step *main_step = find_step(&plan, PF_STEP_MAIN);
+    assert_key(main_step, "sm_90a/backward.f16.64.plain.v1");
+    assert_key(find_step(&plan, PF_STEP_DQ), "sm_90a/backward.f16.64.plain.v1");
+    assert_int_equal(main_step->work_count, 2 * 16);             /* 1000 / 64 */
+    assert_int_equal(find_step(&plan, PF_STEP_DQ)->grid, 2 * 3); /* 300 / 128 */
+    assert_int_equal(plan.scratch.queries_padded % 128, 0);
+    size_t bytes = 0;
+    assert_int_equal(pf_select_workspace(&c, &problem, &bytes), PFATTN_SUCCESS);
+    assert_true(bytes >= plan.scratch.bytes);
+}
+
+/* A variant that this build lacks or whose memory the device has not does not exist. */
+static void kernels_that_are_there(void **state) {
+    (void)state;
+    pf_capabilities c = device(NULL);
+    assert_non_null(
+        pf_kernel_find(&c, PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 1));
+    assert_null(
+        pf_kernel_find(&c, PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 2));
+    all_images[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 1)] = false;
+    assert_null(
+        pf_kernel_find(&c, PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 1));
+    assert_non_null(
+        pf_kernel_find(&c, PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_F16, 64, false, 1));
+    c.shared_bytes = 80000; /* one byte too few */
+    assert_null(
+        pf_kernel_find(&c, PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_F16, 64, false, 1));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tuned_variants),
+        cmocka_unit_test(kernels_that_are_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

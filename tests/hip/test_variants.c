@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* That the build compiles the variants of the tuning table, and that a device launches the one that
+ * its tuning file names. */
+#include "client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hip/device.h"
+#include "hip/tuning.h"
+
+static fake_hip *fake;
+
+static bool has_image(int target, int op, pfattn_dtype element, int hd, bool general, int variant) {
+    char key[64];
+    pf_image_key(target, pf_image_number(op, element, hd, general, variant), key, sizeof key);
+    return pf_image_find(pf_hip_images, pf_hip_images_count, key) != NULL;
+}
+
+/* The build compiles an image for every row of a variant, plain in f16 and bf16, and no other. */
+static void variants_are_compiled(void **state) {
+    (void)state;
+    int found = 0;
+    for (int i = 0; i < PF_HIP_TUNING_COUNT; i++) {
+        const pf_tuning *t = &pf_hip_tuning[i];
+        if (t->variant > 0) {
+            assert_true(
+                has_image(t->target, t->op, PFATTN_DTYPE_F16, t->head_dim, false, t->variant));
+            assert_true(
+                has_image(t->target, t->op, PFATTN_DTYPE_BF16, t->head_dim, false, t->variant));
+            found += 2;
+        }
+    }
+    for (size_t i = 0; i < pf_hip_images_count; i++) {
+        found -= strstr(pf_hip_images[i].name, ".v") != NULL;
+    }
+    assert_int_equal(found, 0);
+}
+
+/* A name of its own for each variant of a kernel: the tuning file goes by it. */
+static void variants_have_names(void **state) {
+    (void)state;
+    for (int i = 0; i < PF_HIP_TUNING_COUNT; i++) {
+        for (int j = 0; j < i; j++) {
+            const pf_tuning *a = &pf_hip_tuning[i], *b = &pf_hip_tuning[j];
+            char name[PF_VARIANT_NAME], other[PF_VARIANT_NAME];
+            pf_variant_name(a, name);
+            pf_variant_name(b, other);
+            assert_false(a->target == b->target && a->op == b->op && a->head_dim == b->head_dim &&
+                         a->element_class == b->element_class && strcmp(name, other) == 0);
+        }
+    }
+}
+
+/* A tuning file written for the test, named by PFATTN_TUNING. */
+static void write_tuning(const char *device, const char *entry) {
+    char path[] = "/tmp/pfattn-hip-tuning-XXXXXX";
+    int descriptor = mkstemp(path);
+    FILE *file = fdopen(descriptor, "w");
+    assert_non_null(file);
+    fprintf(file, "pfattn tuning 1\ndevice hip %s %s\n%s\n", pfattn_version_string(), device,
+            entry);
+    assert_int_equal(fclose(file), 0);
+    setenv("PFATTN_TUNING", path, 1);
+}
+
+static void remove_tuning(void) {
+    unlink(getenv("PFATTN_TUNING"));
+    setenv("PFATTN_TUNING", "none", 1);
+}
+
+/* 300 queries are 3 tiles of 128 in the default, and 2 of 256 in the variant; 8 heads of each. The
+ * file is read when the handle is made, and only then. */
+static void tuned_launch(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_BF16, (test_shape){2, 4, 2, 300, 500, 128, 128});
+    write_tuning("Fake Instinct", "gfx90a forward bf16 128 full 300 256x32x128-s1-w2");
+    pfattn_handle handle = fake_handle(0);
+    remove_tuning();
+    pfattn_handle untuned = fake_handle(0);
+    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+    assert_success(pfattn_forward(untuned, &a, NULL, 0, NULL));
+    assert_int_equal(fake->launch_count, 2);
+    assert_string_equal(fake_image_name(fake->launches[0].image),
+                        "gfx90a/forward.bf16.128.plain.v1");
+    assert_int_equal(fake->launches[0].grid[0], 8 * 2);
+    assert_int_equal(fake->launches[0].block[0], 512);
+    assert_string_equal(fake_image_name(fake->launches[1].image), "gfx90a/forward.bf16.128.plain");
+    assert_int_equal(fake->launches[1].grid[0], 8 * 3);
+    pfattn_destroy(handle);
+    pfattn_destroy(untuned);
+    assert_int_equal(fake->modules, 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        return 99;
+    }
+    fake = fake_open(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(variants_are_compiled),
+        cmocka_unit_test(variants_have_names),
+        cmocka_unit_test(tuned_launch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
