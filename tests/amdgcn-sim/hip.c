@@ -106,6 +106,9 @@ hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device) {
 }
 
 static int compute_units(void) {
+    const char *text = getenv("AMDGCN_SIM_UNITS");
+    if (text && atoi(text) > 0)
+        return atoi(text);
     return arch() == SIM_GFX90A ? 104 : 304;
 }
 

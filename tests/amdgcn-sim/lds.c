@@ -303,6 +303,30 @@ static void nothing(struct sim_wave *w, const struct sim_insn *in) {
     w->lgkm_issued++;
 }
 
+bool sim_lds_access(const struct sim_wave *w, const struct sim_insn *in, int lane, int part,
+                    struct sim_lds_access *access) {
+    bool two = in->exec == ds_read2 || in->exec == ds_write2;
+    bool sub = in->exec == ds_read_sub || in->exec == ds_write_sub;
+    bool one = in->exec == ds_read || in->exec == ds_write || in->exec == ds_atomic;
+    if (part >= two + 1 || !(two || sub || one))
+        return false;
+    access->store = in->exec == ds_write || in->exec == ds_write_sub || in->exec == ds_write2 ||
+                    in->exec == ds_atomic;
+    access->address = vector(w, &in->src[0])[lane];
+    if (two) {
+        access->bytes = 4 * (in->param & 15);
+        access->address +=
+            (part ? in->offset1 : in->offset0) * access->bytes * (in->param & 16 ? 64 : 1);
+        return true;
+    }
+    access->address += offset16(in);
+    if (in->exec == ds_atomic)
+        access->bytes = in->param & SIM_ATOMIC_64 ? 8 : 4;
+    else
+        access->bytes = sub ? (in->param & 2 ? 2 : 1) : in->param;
+    return true;
+}
+
 #define DS_ATOMIC(name, type, operation, flags)                                                    \
     {"ds_" name "_" type, ds_atomic, ":VV", operation | flags}, {                                  \
         "ds_" name "_rtn_" type, ds_atomic, "V:VV", operation | flags | SIM_ATOMIC_RTN             \

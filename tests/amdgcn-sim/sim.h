@@ -11,6 +11,7 @@
  *   salu*.c     scalar instructions           valu*.c  vector instructions
  *   vmem.c, smem.c, lds.c, atomic.c           memory instructions
  *   mfma.c      matrix instructions           wave.c   workgroups, barriers, threads
+ *   profile.c   counts of a launch's instructions
  *   hip.c, hip_graph.c                        the HIP entry points
  */
 #ifndef AMDGCN_SIM_H
@@ -158,6 +159,8 @@ struct sim_launch {
     uint8_t packet[64]; /* dispatch packet */
 };
 
+struct sim_profile;
+
 struct sim_workgroup {
     const struct sim_launch *launch;
     uint32_t id[3];
@@ -170,6 +173,7 @@ struct sim_workgroup {
     jmp_buf failed;
     volatile bool *stop; /* another workgroup failed */
     uint64_t executed, limit;
+    struct sim_profile *profile; /* NULL: not counted */
 };
 
 enum sim_state { WAVE_RUNS, WAVE_AT_BARRIER, WAVE_ENDED };
@@ -233,6 +237,14 @@ void sim_disassembler_free(void *disassembler);
 int sim_run(const struct sim_launch *launch);
 void sim_mode_set(struct sim_wave *w, uint32_t mode);
 
+/* --- profiles (profile.c) --- */
+/* NULL unless AMDGCN_SIM_PROFILE names a file, to which the end of a launch appends. */
+struct sim_profile *sim_profile_new(const struct sim_launch *launch);
+/* Counts an instruction that is about to run; `at` is its offset in the image. */
+void sim_profile_count(struct sim_profile *p, struct sim_wave *w, const struct sim_insn *in,
+                       uint64_t at);
+void sim_profile_end(struct sim_profile *p);
+
 /* --- atomics (atomic.c) --- */
 enum sim_atomic {
     ATOMIC_SWAP,
@@ -269,6 +281,19 @@ void sim_lds_store(struct sim_wave *w, const struct sim_insn *in, int lane, uint
 uint8_t *sim_lds_atomic(struct sim_wave *w, const struct sim_insn *in, int lane, uint32_t address,
                         uint32_t size);
 void sim_lds_barrier(struct sim_workgroup *group);
+/* Where an LDS instruction's lane reads or writes; those with two addresses have a part 1. False
+ * where there is no such part. */
+struct sim_lds_access {
+    uint32_t address, bytes;
+    bool store;
+};
+bool sim_lds_access(const struct sim_wave *w, const struct sim_insn *in, int lane, int part,
+                    struct sim_lds_access *access);
+
+/* --- vector memory (vmem.c) --- */
+/* Bytes of device memory that a lane touches, and where; 0 for every other instruction. */
+uint32_t sim_vmem_access(struct sim_wave *w, const struct sim_insn *in, int lane,
+                         uint64_t *address);
 
 /* Tables of operations. The vector and matrix modules are compiled twice, for any x86-64 (or other
  * host) and for one with AVX2 and FMA; sim_optables() picks by the CPU at hand. */

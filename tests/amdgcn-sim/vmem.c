@@ -301,6 +301,27 @@ static void atomic(struct sim_wave *w, const struct sim_insn *in) {
     }
 }
 
+uint32_t sim_vmem_access(struct sim_wave *w, const struct sim_insn *in, int lane,
+                         uint64_t *address) {
+    static const uint8_t width[] = {1, 1, 2, 2, 4, 8, 12, 16};
+    bool stores = in->exec == store || in->exec == store_sub;
+    struct place p;
+    uint32_t bytes = width[in->param & WIDTH_MASK];
+    if (in->exec == atomic) {
+        p = atomic_where(w, in, lane);
+        bytes = in->param & SIM_ATOMIC_64 ? 8 : 4;
+    } else if (stores || in->exec == load || in->exec == load_sub || in->exec == load_to_lds) {
+        p = place_of(w, in, lane, stores ? (in->param >> 5 & 3) == BUFFER ? 0 : 1 : -1);
+    } else {
+        return 0;
+    }
+    *address = p.address;
+    /* Words of scratch lie side by side, those of one lane 256 bytes apart. */
+    if (p.space == SPACE_PRIVATE)
+        *address = SIM_SCRATCH_BASE + p.base + p.address / 4 * 256 + (uint64_t)lane * 4;
+    return p.space == SPACE_GLOBAL || p.space == SPACE_PRIVATE ? bytes : 0;
+}
+
 /* Cache control: loads and stores take effect at once here. */
 static void nothing(struct sim_wave *w, const struct sim_insn *in) {
     (void)in;

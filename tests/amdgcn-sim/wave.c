@@ -161,6 +161,8 @@ static void wave_turn(struct sim_wave *w) {
         if (in->vgprs > w->vgprs || in->agprs > w->agprs)
             sim_fail(w, in, -1, "register beyond the %u VGPRs and %u AGPRs of the kernel", w->vgprs,
                      w->agprs);
+        if (w->group->profile)
+            sim_profile_count(w->group->profile, w, in, at);
         in->exec(w, in);
     }
     w->executed += (uint64_t)turn;
@@ -220,6 +222,7 @@ struct job {
     const struct sim_launch *launch;
     uint64_t next, total, executed, limit;
     volatile bool stop;
+    struct sim_profile *profile;
 };
 
 static void group_free(struct sim_workgroup *g) {
@@ -243,6 +246,7 @@ static struct sim_workgroup *group_new(struct job *job) {
     g->launch = launch;
     g->stop = &job->stop;
     g->limit = job->limit;
+    g->profile = job->profile;
     g->nwaves = (items + SIM_LANES - 1) / SIM_LANES;
     g->lds_size = k->group_size + launch->dynamic_lds;
     g->lds = malloc(g->lds_size + 1);
@@ -285,6 +289,7 @@ int sim_run(const struct sim_launch *launch) {
     struct job job = {.launch = launch, .limit = setting("AMDGCN_SIM_LIMIT", DEFAULT_LIMIT)};
     uint64_t cores = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     uint64_t count = setting("AMDGCN_SIM_THREADS", cores);
+    job.profile = sim_profile_new(launch);
     job.total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     count = count < 1 ? 1 : count > 64 ? 64 : count;
     if (count > job.total)
@@ -296,6 +301,8 @@ int sim_run(const struct sim_launch *launch) {
     worker(&job);
     for (uint64_t i = 1; i < count; i++)
         pthread_join(threads[i], NULL);
+    if (job.profile)
+        sim_profile_end(job.profile);
     if (setting("AMDGCN_SIM_STATS", 0))
         fprintf(stderr, "amdgcn-sim: kernel %s: %llu workgroups, %llu wave instructions\n",
                 launch->kernel->name, (unsigned long long)job.total,
