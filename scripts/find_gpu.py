@@ -47,7 +47,7 @@ def find_amd():
         if version == 0:  # a CPU
             continue
         name = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
-        if name in ("gfx90a", "gfx942"):
+        if name in ("gfx90a", "gfx942", "gfx950"):
             return name, None
         others.append(name)
     return None, "an AMD driver but " + (" and ".join(others) or "no GPU")

@@ -18,7 +18,8 @@ enum { MAX_HEAD_DIM = 256 };
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static const char *const target_names[PF_TARGET_COUNT] = {"sm_80", "sm_90a", "gfx90a", "gfx942"};
+static const char *const target_names[PF_TARGET_COUNT] = {"sm_80", "sm_90a", "gfx90a", "gfx942",
+                                                          "gfx950"};
 static const char *const op_names[PF_OP_COUNT] = {"forward",      "forward_jvp", "backward",
                                                   "backward_jvp", "dbias",       "dbias_jvp"};
 static const char *const main_names[PF_OP_COUNT] = {

@@ -10,7 +10,8 @@
 #define PF_TARGET_SM_90A 1
 #define PF_TARGET_GFX90A 2
 #define PF_TARGET_GFX942 3
-#define PF_TARGET_COUNT 4
+#define PF_TARGET_GFX950 4
+#define PF_TARGET_COUNT 5
 
 /* PF_OP: what the image computes. PASSES holds the small kernels that need no tuning. */
 #define PF_OP_FORWARD 0

@@ -82,7 +82,7 @@ static pfattn_status read_properties(const pf_hip_driver *driver, int ordinal, p
 /* The target of this build that the chip is, or NO_TARGET: code objects run on their own chip
  * alone. */
 static int find_target(const properties *p) {
-    for (int target = PF_TARGET_GFX90A; target <= PF_TARGET_GFX942; target++) {
+    for (int target = PF_TARGET_GFX90A; target <= PF_TARGET_GFX950; target++) {
         if (strcmp(p->arch, pf_target_name(target)) == 0 &&
             pf_target_is_built(pf_hip_images, pf_hip_images_count, target)) {
             return target;
@@ -93,11 +93,11 @@ static int find_target(const properties *p) {
 
 static pfattn_status no_target(int ordinal, const properties *p) {
     char list[64];
-    pf_targets_list(pf_hip_images, pf_hip_images_count, PF_TARGET_GFX90A, PF_TARGET_GFX942, list,
+    pf_targets_list(pf_hip_images, pf_hip_images_count, PF_TARGET_GFX90A, PF_TARGET_GFX950, list,
                     sizeof list);
     return pf_error(PFATTN_ERROR_UNAVAILABLE,
                     "hip: device %d (%s) is a %s, and this build has kernels for %s; pfattn can be "
-                    "built for gfx90a and gfx942 (-Dhip-archs)",
+                    "built for gfx90a, gfx942 and gfx950 (-Dhip-archs)",
                     ordinal, p->name, p->arch, list);
 }
 

@@ -17,11 +17,12 @@
 
 /* clang-format off */
 PF_TUNING_TABLE pf_hip_tuning[] = {
-/* Both targets have the same LDS, registers and matrix shapes, hence the same rows. */
+/* All targets have the same registers and matrix shapes, hence the same rows; gfx950 has more LDS. */
 #define ROW(...) VARIANT(0, __VA_ARGS__)
 #define VARIANT(variant, ...)                                                                           \
     ROW_OF(GFX90A, variant, __VA_ARGS__),                                                               \
-    ROW_OF(GFX942, variant, __VA_ARGS__),
+    ROW_OF(GFX942, variant, __VA_ARGS__),                                                               \
+    ROW_OF(GFX950, variant, __VA_ARGS__),
 #define ROW_OF(target, variant, operation, element_class, hd, owned, cross, out, threads, kib, waves)   \
     {PF_TARGET_##target, PF_OP_##operation, PF_CLASS_##element_class,                                   \
      hd, owned, cross, out, 1, threads, PF_KIB(kib), 1, 0, waves, variant}
@@ -40,7 +41,7 @@ PF_TUNING_TABLE pf_hip_tuning[] = {
     ROW(BACKWARD,      HALF,  256,  128,   32,   64,   256,  60,  1)
     ROW(BACKWARD_JVP,  HALF,   64,  128,   32,   32,   256,  54,  1)
     ROW(BACKWARD_JVP,  HALF,  128,   64,   32,   64,   128,  63,  1)
-    ROW(BACKWARD_JVP,  HALF,  256,  128,   32,   64,   256,  20,  1)
+    ROW(BACKWARD_JVP,  HALF,  256,  128,   32,   64,   256,  20,  2)
     ROW(DBIAS,         HALF,   64,  128,   32,   64,   256,  18,  2)
     ROW(DBIAS,         HALF,  128,  128,   32,  128,   256,  19,  1)
     ROW(DBIAS,         HALF,  256,  128,   32,  256,   256,  34,  1)

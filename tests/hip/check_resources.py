@@ -7,7 +7,7 @@
 FILE is an image, gfx90a.forward.f16.64.plain.co. Prints a table and fails where a hot kernel has
 scratch memory, an image lacks a kernel that the host will ask it for, a kernel uses more LDS than
 there is or leaves room for fewer waves than the tuning table says, or a main kernel has no matrix
-instruction.
+instruction, or a hot one no 16-byte load of memory or access to LDS.
 """
 import re
 import struct
@@ -88,11 +88,19 @@ def kernels_of(elf):
     return []
 
 
-def has_matrix_instruction(elf):
-    """Whether any word of the code looks like v_mfma_*: the VOP3P-MAI encoding, 0b110100111 and 0b1."""
+# (mask, value) of the first word of an instruction, by the encodings VOP3P-MAI, FLAT and DS of the ISA manuals:
+# the encoding, the operation, and for FLAT the segment.
+MATRIX = (0xFFC00000, 0b110100111 << 23 | 1 << 22)
+WIDE = {"global_load_dwordx4": (0xFDFCC000, 0b110111 << 26 | 23 << 18 | 2 << 14),
+        "ds_read_b128": (0xFDFE0000, 0b110110 << 26 | 255 << 17),
+        "ds_write_b128": (0xFDFE0000, 0b110110 << 26 | 223 << 17)}
+
+
+def has_instruction(elf, pattern):
+    """Whether any word of the code looks like it."""
+    mask, value = pattern
     for kind, data in sections(elf):
-        if kind == 1 and any(word >> 23 == 0b110100111 and word >> 22 & 1
-                             for word, in struct.iter_unpack("<I", data[:len(data) // 4 * 4])):
+        if kind == 1 and any(word & mask == value for word, in struct.iter_unpack("<I", data[:len(data) // 4 * 4])):
             return True
     return False
 
@@ -120,8 +128,11 @@ def check_image(rows, image, elf):
     kernels = {k[".name"]: k for k in kernels_of(elf)}
     expected = PASSES if op == "passes" else {main} | ({main + "_dq"} if op.startswith("backward") else set())
     faults = [f"{image}: has no kernel {name}" for name in sorted(expected - set(kernels))]
-    if op != "passes" and not has_matrix_instruction(elf):
+    if op != "passes" and not has_instruction(elf, MATRIX):
         faults.append(f"{image}: has no matrix instruction")
+    if HOT.fullmatch(image):
+        faults += [f"{image}: is hot and has no {name}" for name, pattern in WIDE.items()
+                   if not has_instruction(elf, pattern)]
     for name, k in sorted(kernels.items()):
         registers, scratch = k[".vgpr_count"], k[".private_segment_fixed_size"]
         lds, spills = k[".group_segment_fixed_size"], k[".vgpr_spill_count"]

@@ -63,6 +63,9 @@ static void device_described(void **state) {
     assert_string_equal(info.name, "Fake Instinct");
     assert_string_equal(info.arch, "gfx942");
     assert_string_equal(info.target, "gfx942");
+    fake->arch = "gfx950";
+    assert_success(pfattn_device_query(PFATTN_BACKEND_HIP, 0, &info));
+    assert_string_equal(info.target, "gfx950");
     assert_int_equal(info.compute_units, 104);
     assert_int_equal(info.shared_bytes, 65536);
     assert_int_equal(info.memory_bytes, INT64_C(64) << 30);

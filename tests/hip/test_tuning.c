@@ -22,7 +22,7 @@ static int count_rows(int target, int op, int element_class, int head_dim, int v
 
 static void every_kernel_has_one_default(void **state) {
     (void)state;
-    for (int target = PF_TARGET_GFX90A; target <= PF_TARGET_GFX942; target++) {
+    for (int target = PF_TARGET_GFX90A; target <= PF_TARGET_GFX950; target++) {
         for (int hd = 64; hd <= 256; hd *= 2) {
             for (int op = 0; op < PF_OP_COUNT; op++) {
                 assert_int_equal(count_rows(target, op, PF_CLASS_HALF, hd, 0), 1);
