@@ -82,11 +82,11 @@ PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *, p
 }
 
 PF_DEVICE cdna_int4 cdna_cross_chunk(const pf_cross_tile *tile, int row, int channel) {
-    return cdna_load_chunk(&tile->view, &tile->rows, tile->rows.row0 + row, channel);
+    return cdna_load_chunk(&tile->view, &tile->rows, row, channel);
 }
 
 PF_DEVICE cdna_int4 cdna_owned_chunk(const pf_owned *owned, int i) {
-    return cdna_load_chunk(&owned->view, &owned->rows, owned->rows.row0 + pf_slot_owned(0),
+    return cdna_load_chunk(&owned->view, &owned->rows, pf_slot_owned(0),
                            16 * i + CDNA_CHUNK * cdna_part());
 }
 

@@ -9,10 +9,11 @@ PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
         PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e)
 #if CDNA_F32
             exchange[n]
-                .x[cdna_row(e)][pf_slot_owned(0)] = w[n].x[e];
+                .x[cdna_exchange_index(cdna_row(e), pf_slot_owned(0))] = w[n].x[e];
 #else
             exchange[n]
-                .x[cdna_row(e)][pf_slot_owned(0)] = (cdna_element)w[n].x[e / 4][e % 4];
+                .x[cdna_exchange_index(cdna_row(e), pf_slot_owned(0))] =
+        (cdna_element)w[n].x[e / 4][e % 4];
 #endif
     pf_block_sync();
 }
@@ -44,7 +45,7 @@ PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
             fresh ? 0.f : d->x[n * CDNA_DQ_ACC + r];
         CDNA_CHUNK_LOOP for (int i = 0; i < PF_OWNED_TILE / (4 * CDNA_CHUNK); ++i) {
             const int key = CDNA_CHUNK * (4 * i + cdna_dq_part());
-            const cdna_int4 ds = *(const cdna_int4 *)&exchange->x[query][key];
+            const cdna_int4 ds = *(const cdna_int4 *)&exchange->x[cdna_exchange_index(query, key)];
             acc = cdna_mfma_chunk(cdna_crossed_chunk(tile, key, channel), ds, acc);
         }
         PF_UNROLL for (int r = 0; r < CDNA_DQ_ACC; ++r) d->x[n * CDNA_DQ_ACC + r] = acc[r];

@@ -3,10 +3,9 @@
 #ifndef PF_CDNA_PRODUCT_H
 #define PF_CDNA_PRODUCT_H
 
-/* dS as the waves exchange it: keys, which dQ contracts, adjoin. */
+/* dS as the waves exchange it: rows of queries, in which keys, which dQ contracts, adjoin. */
 typedef struct __attribute__((aligned(16))) pf_exchange {
-    cdna_element x[PF_CROSS_TILE]
-                  [PF_OWNED_TILE + CDNA_PAD]; /* keys, the contracted index, adjoin */
+    cdna_element x[PF_CROSS_TILE * (PF_OWNED_TILE + CDNA_EXCHANGE_PAD)];
 } pf_exchange;
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,
@@ -57,15 +56,17 @@ PF_DEVICE void cdna_out_gathered(pf_out *out, const pf_weights *w, element_at el
 }
 
 #if !CDNA_F32
-/* out += w * columns, whose rows lie as the lanes of a wave hold them. */
-PF_DEVICE void cdna_out_columns(pf_out *out, const pf_weights *w, const cdna_element *columns) {
+/* out += w * columns from channel0 on, whose rows lie as the lanes of a wave hold them. */
+PF_DEVICE void cdna_out_columns(pf_out *out, const pf_weights *w, const cdna_element *columns,
+                                int channel0) {
     PF_UNROLL for (int block = 0; block < PF_OUT_DIM / CDNA_MMA; ++block) {
         float *x = &out->x[block * CDNA_ACC];
         cdna_acc acc = cdna_acc_get(x, false);
-        const cdna_element *column =
-            columns + (block * CDNA_MMA + cdna_column()) * (PF_CROSS_TILE + CDNA_PAD);
+        const int channel = channel0 + block * CDNA_MMA + cdna_column();
         PF_UNROLL for (int i = 0; i < PF_CROSS_TILE / 16; ++i) {
-            const cdna_int4 a = *(const cdna_int4 *)&column[16 * i + CDNA_CHUNK * cdna_part()];
+            const int place = 16 * i + CDNA_CHUNK * cdna_part();
+            const cdna_int4 a =
+                *(const cdna_int4 *)&columns[cdna_column_index(channel, place, PF_CROSS_TILE)];
             acc = cdna_mfma(cdna_operand_of(a, 0), w->x[2 * i], acc);
             acc = cdna_mfma(cdna_operand_of(a, 1), w->x[2 * i + 1], acc);
         }
@@ -77,9 +78,11 @@ PF_DEVICE void cdna_out_columns(pf_out *out, const pf_weights *w, const cdna_ele
 #if CDNA_FORWARD
 PF_DEVICE void pf_out_mma_value(pf_out *out, const pf_weights *w, const pf_value_tile *value) {
 #if CDNA_F32
-    cdna_out_gathered(out, w, [=](int row, int channel) { return value->rows[row][channel]; });
+    cdna_out_gathered(out, w, [=](int row, int channel) {
+        return value->rows[cdna_row_index(row, channel, PF_OUT_DIM)];
+    });
 #else
-    cdna_out_columns(out, w, &value->columns[0][0]);
+    cdna_out_columns(out, w, value->columns, 0);
 #endif
 }
 #endif
@@ -89,7 +92,7 @@ PF_DEVICE void pf_out_mma(pf_out *out, const pf_weights *w, const pf_cross_tile 
                           int channel0) {
 #if !CDNA_F32 && !CDNA_DIRECT
     if (CDNA_CROSS_COLUMNS) {
-        cdna_out_columns(out, w, &cross->columns[channel0][0]);
+        cdna_out_columns(out, w, cross->columns, channel0);
         return;
     }
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The portability layer for CDNA (gfx90a, gfx942): wave64 and MFMA. Header-free: clang's builtins
- * alone.
+/* The portability layer for CDNA (gfx90a, gfx942, gfx950): wave64 and MFMA. Header-free: clang's
+ * builtins alone.
  *
  * A wave is a compute group. It computes S^T = X O^T, cross rows in the rows of the matrix and
  * owned rows in its columns, one to a lane: then P^T, as it stands in the accumulator, is the
@@ -20,7 +20,6 @@
 #define PF_GLOBAL __attribute__((address_space(1)))
 #define CDNA_LDS __attribute__((address_space(3)))
 #define PF_LANES 64
-#define PF_LDS_PAD 16 /* bytes; rows of a tile then start four banks apart */
 
 /* Vectors. */
 typedef int cdna_int4 __attribute__((ext_vector_type(4)));
@@ -206,7 +205,6 @@ enum {
     CDNA_MMA = CDNA_F32 ? 16 : 32,       /* rows and columns of a matrix instruction */
     CDNA_ACC = CDNA_MMA * CDNA_MMA / 64, /* accumulator registers of one */
     CDNA_CHUNK = 16 / CDNA_BYTES,        /* channels in a chunk */
-    CDNA_PAD = PF_LDS_PAD / CDNA_BYTES,
     CDNA_WAVES = PF_OWNED_TILE / CDNA_MMA,
     PF_SCORE_COUNT = PF_CROSS_TILE / CDNA_MMA * CDNA_ACC,
     PF_OUT_COUNT = PF_OUT_DIM / CDNA_MMA * CDNA_ACC,
@@ -379,6 +377,7 @@ PF_DEVICE void pf_weights_pack(pf_weights *w, const pf_scores *s) {
 }
 
 #include "cdna_load.h"
+#include "cdna_swizzle.h"
 
 /* Where two operands and two cotangents, with their tangents, fit no tile, products read memory. */
 #define CDNA_DIRECT (PF_HEAD_DIM == 256 && PF_TANGENT && !CDNA_FORWARD)

@@ -166,7 +166,7 @@ PLANTS = [
     # Heads
     Plant("the wrong key head of a group", "forward.f16.64.plain", FORWARD + " H=4 Hk=2", wrong("o"),
           "common/kernels/forward.h",
-          "c->w.h / a->group, walk->tile", "c->w.h % a->kv_heads, walk->tile"),
+          "w.hk = w.h / a->group;", "w.hk = w.h % a->kv_heads;"),
     Plant("the wrong query heads of a group", "backward.f16.64.plain", BACKWARD + " H=4 Hk=2", wrong("d[qkv]"),
           "common/kernels/backward.h",
           "walk.at.h = w->hk * a->group;", "walk.at.h = w->hk;"),

@@ -16,10 +16,10 @@ typedef struct forward_shared {
     pf_ring q_ring, k_ring, v_ring;
 } forward_shared;
 
-/* One workgroup's share of the problem: queries [i0, i1) of (b, h), output channels from channel0,
- * and of the keys those of one split. */
+/* One workgroup's share of the problem: queries [i0, i1) of (b, h), which reads key/value head hk;
+ * output channels from channel0, and of the keys those of one split. */
 typedef struct forward_work {
-    int b, h, i0, i1, channel0, split;
+    int b, h, hk, i0, i1, channel0, split;
 } forward_work;
 
 PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
@@ -35,6 +35,7 @@ PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
     w.channel0 = index / tiles % parts * PF_OUT_DIM;
     w.b = bh / a->heads;
     w.h = bh % a->heads;
+    w.hk = w.h / a->group;
     w.i0 = tile * PF_OWNED_TILE;
     w.i1 = pf_min_int(w.i0 + PF_OWNED_TILE, a->queries);
     return w;
@@ -112,8 +113,7 @@ PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
  * whatever they hold cannot reach a product. */
 PF_DEVICE pf_rows forward_key_rows(const forward_context *c, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
-    pf_rows rows = {
-        c->w.b, c->w.h / a->group, walk->tile * PF_CROSS_TILE, a->key_end[walk->pair], 0, 0, 0};
+    pf_rows rows = {c->w.b, c->w.hk, walk->tile * PF_CROSS_TILE, a->key_end[walk->pair], 0, 0, 0};
     if (PF_GENERAL && a->key_live)
         rows.live = a->key_live + rows.b * a->key_live_stride[0] + rows.h * a->key_live_stride[1];
     return rows;
