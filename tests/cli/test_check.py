@@ -137,6 +137,12 @@ class Check(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         self.assertIn(f"ref: {len(cases)} cases, {len(cases)} passed", result.stdout)
 
+    def test_parts_are_the_whole(self):
+        def listed(*arguments):
+            return run(PFATTN, "--list", "--op", "merge,duality", *arguments).stdout.splitlines()
+        parts = [case for i in "123" for case in listed("--part", i + "/3")]
+        self.assertEqual(sorted(parts), sorted(listed()))
+
     def test_op_filter(self):
         result = run(PFATTN, "--op", "jvp,merge")
         self.assertEqual(result.returncode, 0)

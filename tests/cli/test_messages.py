@@ -103,6 +103,8 @@ class Usage(Command):
     def test_bad_numbers(self):
         for value in ("abc", "", "1x", "nan", "inf", "1e999"):
             self.expect(USAGE, f"--scale: '{value}'", "run", "forward", "--scale", value)
+        for value in ("0/2", "3/2", "1", "1/", "1/2x", "x/2"):
+            self.expect(USAGE, f"--part: '{value}'", "check", "--part", value)
         for value in ("1.5", "x", "99999999999999999999"):
             self.expect(USAGE, f"--distance: '{value}'", "run", "forward", "--distance", value)
             self.expect(USAGE, f"--seed: '{value}'", "check", "--seed", value)
@@ -153,7 +155,7 @@ class Usage(Command):
         self.expect(USAGE, "--case: 'M=x'", "check", "--backend", "ref", "--case", "M=x")
         self.expect(USAGE, "--case: 'what' ... maskdims=", "check", "--backend", "ref", "--case",
                     "what")
-        self.expect(USAGE, "--op leaves no case", "check", "--backend", "ref", "--case",
+        self.expect(USAGE, "--op and --part leave no case", "check", "--backend", "ref", "--case",
                     "op=merge", "--op", "jvp")
 
     def test_bench(self):

@@ -15,7 +15,8 @@
 static arg_list backends, ops, cases;
 static bool quick, simulator, full, verbose, list_only;
 static int64_t seed = 1, device;
-static const char *json_path, *junit_path;
+static const char *part, *json_path, *junit_path;
+static long part_index = 1, part_count = 1;
 
 static const arg_option options[] = {
     {"backend", "auto|ref|cuda|hip", ARG_COMMA_LIST, &backends, NULL,
@@ -34,6 +35,8 @@ static const arg_option options[] = {
     {"case", "'k=v ...'", ARG_LIST, &cases, NULL,
      "this case alone, as a repro line prints it; may be repeated;\n"
      "a wrong word lists the knobs there are"},
+    {"part", "I/N", ARG_TEXT, &part, NULL,
+     "only the cases I, I + N, I + 2 N ...: N such runs, side by side, are\nas good as one"},
     {"json", "FILE", ARG_TEXT, &json_path, NULL, "write the results as JSON"},
     {"junit", "FILE", ARG_TEXT, &junit_path, NULL, "write the results as JUnit XML"},
     {"list", NULL, ARG_FLAG, &list_only, NULL, "print the cases and run none"},
@@ -65,6 +68,19 @@ static int check_ops(void) {
     return TOOL_DONE;
 }
 
+static int parse_part(void) {
+    char *end = NULL;
+    if (!part) {
+        return TOOL_DONE;
+    }
+    part_index = strtol(part, &end, 10);
+    part_count = *end == '/' ? strtol(end + 1, &end, 10) : 0;
+    if (*end || part_index < 1 || part_index > part_count) {
+        return tool_error(TOOL_USAGE, "--part: '%s' is not I/N with 1 <= I <= N", part);
+    }
+    return TOOL_DONE;
+}
+
 /* The host gets cases of at most a few seconds; memory counts where it is the device's own, and
  * half of it where it is shared with everything else. */
 static case_limits limits_of(const tool_session *session) {
@@ -91,9 +107,9 @@ static int list_cases(const tool_session *session, case_list *list) {
     } else if (cases.count == 0) {
         case_list_quick(list);
     }
-    size_t kept = 0;
+    size_t kept = 0, wanted = 0;
     for (size_t i = 0; i < list->count; i++) {
-        if (is_wanted(&list->items[i])) {
+        if (is_wanted(&list->items[i]) && wanted++ % (size_t)part_count == (size_t)part_index - 1) {
             list->items[kept++] = list->items[i];
         }
     }
@@ -139,7 +155,7 @@ static int run_backend(tool_session *session, check_report *report) {
     }
     if (list.count == 0) {
         case_list_free(&list);
-        return tool_error(TOOL_USAGE, "--op leaves no case to run");
+        return tool_error(TOOL_USAGE, "--op and --part leave no case to run");
     }
     if (list_only) {
         print_list(&list);
@@ -239,6 +255,9 @@ int check_main(int argc, char **argv) {
         return tool_error(TOOL_USAGE, "--quick, --simulator and --full exclude each other");
     }
     code = check_ops();
+    if (code == TOOL_DONE) {
+        code = parse_part();
+    }
     if (code == TOOL_DONE) {
         code = run_all();
     }
