@@ -10,6 +10,8 @@
 #define PF_KERNEL_TAIL , const __grid_constant__ pf_tensor_maps pf_maps
 #define PF_OVERLAP (!PF_TANGENT)
 #define PF_EXCHANGES 2
+/* Two accumulators of 128 columns leave no registers for weights and dS beside them. */
+#define PF_BACKWARD_LATE (PF_CROSS_TILE == 128)
 
 #include "port_nvidia.h"
 
@@ -23,7 +25,7 @@ enum {
     /* Registers of a thread, so that all fit in what the kernel starts with. Where accumulators
      * leave no choice the producer spills some of what it knows of the workgroup's next item. One
      * group alone starts with as many as it can have. */
-    PF_CROWDED = PF_HEAD_DIM > 64 && PF_OP != PF_OP_FORWARD,
+    PF_CROWDED = PF_OP == PF_OP_BACKWARD || (PF_HEAD_DIM > 64 && PF_OP != PF_OP_FORWARD),
     PF_PRODUCER_REGISTERS = PF_GROUPS == 3 ? 32
                             : PF_CROWDED   ? 24
                                            : 40,
@@ -57,7 +59,8 @@ typedef struct pf_owned {
 enum {
     PF_BARRIER_TURN = 1, /* one a group */
     PF_BARRIER_EXCHANGE = 4,
-    PF_BARRIER_GROUP = 5, /* one a group */
+    PF_BARRIER_DQ_FULL = 5, /* one a group */
+    PF_BARRIER_DQ_FREE = 8, /* one a group */
 };
 
 PF_DEVICE int pf_thread_group() {
@@ -71,10 +74,14 @@ PF_DEVICE int pf_group() {
     return __shfl_sync(0xffffffffu, pf_thread_group(), 0);
 }
 
-#define PF_IDLE_GROUPS 1
-
-PF_DEVICE int pf_group_owned() {
+/* Its rows within the owned tile. */
+#define PF_GROUPS_SKIP 1
+PF_DEVICE int pf_group_begin() {
     return 64 * pf_group();
+}
+
+PF_DEVICE int pf_group_end() {
+    return 64 * pf_group() + 64;
 }
 
 /* ---- rings ---- */
@@ -275,7 +282,7 @@ extern __shared__ __align__(1024) unsigned char pf_shared_memory[];
 #else
 enum { PF_PORT_SHARED_BYTES = 0 };
 
-PF_DEVICE void pf_port_init() {
+PF_DEVICE void pf_dq_work(int) {
 }
 #endif
 
@@ -284,7 +291,10 @@ PF_DEVICE void pf_port_init() {
 PF_DEVICE bool pf_enter_producer() {
     if (PF_GROUPS > 1)
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)PF_PRODUCER_REGISTERS));
-    return threadIdx.x < 32;
+    const int warp = (int)threadIdx.x / 32;
+    if (warp > 0 && warp <= PF_GROUPS)
+        pf_dq_work(warp - 1);
+    return warp == 0;
 }
 
 /* The last group starts by passing the first its turn. */
@@ -293,7 +303,6 @@ PF_DEVICE bool pf_enter_consumer() {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)PF_CONSUMER_REGISTERS));
     if (PF_GROUPS > 1 && pf_thread_group() == PF_GROUPS - 1)
         pf_named_arrive(PF_BARRIER_TURN, 256);
-    pf_port_init();
     return true;
 }
 

@@ -26,20 +26,21 @@ typedef struct pf_cross_out {
     float x[PF_CROSS_COUNT];
 } pf_cross_out;
 
+/* What is to be done with a share of dQ: add it at `address`, in turn where there is a counter;
+ * address 0 ends the work. */
+typedef struct pf_dq_order {
+    pf_u64 address;
+    pf_turn turn;
+} pf_dq_order;
+
 typedef struct alignas(1024) pf_port_shared {
     float dq[PF_GROUPS][PF_DQ_SHARE];
-    pf_u64 raise[PF_GROUPS]; /* the counter to raise once the last sums are in memory, or 0 */
+    pf_dq_order order[PF_GROUPS];
 } pf_port_shared;
 enum { PF_PORT_SHARED_BYTES = sizeof(pf_port_shared) };
 
 PF_DEVICE pf_port_shared *pf_port() {
     return (pf_port_shared *)pf_shared_memory;
-}
-
-PF_DEVICE void pf_port_init() {
-    const int group = pf_thread_group();
-    if (threadIdx.x % 128 == 0)
-        pf_port()->raise[group] = 0;
 }
 
 /* ---- exchange ---- */
@@ -67,6 +68,19 @@ PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
     PF_UNROLL for (int n = 0; n < 1 + PF_TANGENT; ++n) pf_exchange_store(&exchange[n], &w[n]);
     pf_async_fence();
     pf_named_sync(PF_BARRIER_EXCHANGE, 128 * PF_GROUPS);
+}
+
+/* The group's own rows of an exchange, as weights. */
+PF_DEVICE void pf_out_mma_exchange(pf_out *out, const pf_exchange *exchange,
+                                   const pf_cross_tile *cross, int channel0) {
+    const pf_u32 a = pf_wgmma_tile(pf_shared_address(exchange->bytes[0][64 * pf_group()]), 16);
+    const pf_u32 b = pf_wgmma_tile(pf_shared_address(cross->bytes[channel0 / PF_SLAB][0]),
+                                   PF_CROSS_TILE * PF_ROW_BYTES);
+    pf_wgmma_pin(out->x, PF_OUT_COUNT);
+    pf_wgmma_fence();
+    PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 16) pf_wgmma<PF_OUT_DIM>::shared<0, 1>(
+        out->x, pf_wgmma_advance(a, x / 64 * PF_OWNED_TILE * PF_ROW_BYTES + x % 64 * 2),
+        pf_wgmma_advance(b, x * PF_ROW_BYTES), true);
 }
 
 /* ---- the product for dQ ---- */
@@ -125,60 +139,88 @@ PF_DEVICE void pf_dq_write(const float *sum, float alpha, pf_u64 address, pf_i64
     }
 }
 
-/* The thread that copies a warpgroup's share: raise the counter of its last sums. */
-PF_DEVICE void pf_dq_raise(int group) {
-    pf_u64 *raise = &pf_port()->raise[group];
-    if (*raise) {
-        pf_bulk_wait();
-        asm volatile("fence.proxy.async.global;\n"
-                     "red.release.gpu.global.add.u32 [%0], 1;" ::"l"(*raise)
-                     : "memory");
-        *raise = 0;
-    }
+PF_DEVICE bool pf_dq_has_turn(const pf_turn *turn) {
+    pf_u32 count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                 : "=r"(count)
+                 : "l"(turn->counter)
+                 : "memory");
+    return (int)count >= turn->value * PF_GROUPS;
 }
 
-/* ...and wait until the turn's counter says that every warpgroup of the workgroups before has
- * raised it. */
-PF_DEVICE void pf_dq_wait_turn(const pf_turn *turn) {
-    pf_u32 count;
-    do
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-                     : "=r"(count)
-                     : "l"(turn->counter)
-                     : "memory");
-    while ((int)count < turn->value * PF_GROUPS);
-    asm volatile("fence.proxy.async.global;" ::: "memory");
+/* Once this thread's sums are in memory, all but the last `under_way`: the turn of the next. */
+template <int under_way> PF_DEVICE void pf_dq_raise(pf_u64 counter) {
+    if (!counter)
+        return;
+    pf_bulk_wait(under_way);
+    asm volatile("fence.proxy.async.global;\n"
+                 "red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter)
+                 : "memory");
+}
+
+/* Add a share of dQ to memory; where it goes in turn, once every warpgroup of the workgroups before
+ * has raised the counter. The last share's own counter, `raise`, is raised when its sums have
+ * arrived; nothing waits for that without need. */
+PF_DEVICE void pf_dq_deliver(const float *share, const pf_dq_order *order, pf_u64 *raise) {
+    const pf_turn turn = order->turn;
+    if (turn.counter) {
+        if (!pf_dq_has_turn(&turn)) {
+            pf_dq_raise<0>(*raise);
+            *raise = 0;
+            while (!pf_dq_has_turn(&turn))
+                ;
+        }
+        asm volatile("fence.proxy.async.global;" ::: "memory");
+    }
+    pf_bulk_add(order->address, share, 4 * PF_DQ_SHARE);
+    pf_dq_raise<1>(*raise);
+    *raise = turn.counter;
+}
+
+/* One warp for each warpgroup, beside the producer: takes its shares of dQ from shared memory and
+ * adds them to memory, so that the warpgroup waits neither for the copy nor for its turn. */
+PF_DEVICE void pf_dq_work(int group) {
+    const int threads = 128 + 32;
+    pf_port_shared *port = pf_port();
+    pf_u64 raise = 0;
+    for (;;) {
+        pf_named_arrive(PF_BARRIER_DQ_FREE + group, threads);
+        pf_named_sync(PF_BARRIER_DQ_FULL + group, threads);
+        if (!port->order[group].address)
+            break;
+        if (pf_lane() == 0) {
+            pf_dq_deliver(port->dq[group], &port->order[group], &raise);
+            pf_bulk_wait_read(0);
+        }
+        __syncwarp();
+    }
+    if (pf_lane() == 0) {
+        pf_bulk_wait(0);
+        pf_dq_raise<0>(raise);
+    }
 }
 
 PF_DEVICE void pf_dq_add(const pf_cross_out *d, pf_u64 address, int channel0, const pf_turn *turn) {
-    const int t = (int)threadIdx.x % 128, group = pf_thread_group();
+    const int t = (int)threadIdx.x % 128, group = pf_thread_group(), threads = 128 + 32;
+    const int part = channel0 / PF_OUT_DIM;
     float4 *share = (float4 *)pf_port()->dq[group];
-    if (t == 0) {
-        if (turn->counter)
-            pf_dq_raise(group);
-        pf_bulk_wait_read();
-    }
-    pf_named_sync(PF_BARRIER_GROUP + group, 128);
+    pf_named_sync(PF_BARRIER_DQ_FREE + group, threads);
     PF_UNROLL for (int i = 0; i < PF_CROSS_COUNT / 4; ++i) share[i * 128 + t] =
         make_float4(d->x[4 * i], d->x[4 * i + 1], d->x[4 * i + 2], d->x[4 * i + 3]);
-    pf_async_fence();
-    pf_named_sync(PF_BARRIER_GROUP + group, 128);
     if (t == 0) {
-        const int part = channel0 / PF_OUT_DIM;
-        if (turn->counter)
-            pf_dq_wait_turn(turn);
-        pf_bulk_add(address + 4 * (part * PF_GROUPS + group) * PF_DQ_SHARE, share, 4 * PF_DQ_SHARE);
-        if (turn->counter)
-            pf_port()->raise[group] = turn->counter;
+        pf_port()->order[group].address = address + 4 * (part * PF_GROUPS + group) * PF_DQ_SHARE;
+        pf_port()->order[group].turn = *turn;
     }
+    pf_async_fence();
+    pf_named_arrive(PF_BARRIER_DQ_FULL + group, threads);
 }
 
 PF_DEVICE void pf_dq_drain() {
-    const int group = pf_thread_group();
-    if (threadIdx.x % 128 == 0) {
-        pf_bulk_wait();
-        pf_dq_raise(group);
-    }
+    const int group = pf_thread_group(), threads = 128 + 32;
+    pf_named_sync(PF_BARRIER_DQ_FREE + group, threads);
+    if (threadIdx.x % 128 == 0)
+        pf_port()->order[group].address = 0;
+    pf_named_arrive(PF_BARRIER_DQ_FULL + group, threads);
 }
 
 #endif

@@ -72,15 +72,9 @@ PF_DEVICE void pf_bulk_add(pf_u64 to, const void *from, int bytes) {
                  : "memory");
 }
 
-/* This thread's sums have read their source. */
-PF_DEVICE void pf_bulk_wait_read() {
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-
-/* This thread's sums are in memory. */
-PF_DEVICE void pf_bulk_wait() {
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
+/* All but this thread's last `n` groups of sums have read their source, or are in memory. */
+#define pf_bulk_wait_read(n) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(n) : "memory")
+#define pf_bulk_wait(n) asm volatile("cp.async.bulk.wait_group %0;" ::"n"(n) : "memory")
 
 /* What this thread wrote to shared memory is seen by copies and matrix products that come after. */
 PF_DEVICE void pf_async_fence() {

@@ -41,7 +41,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_90A, FORWARD_JVP,   HALF,   64,  128,   96,  64,  2,     384, 130,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,  128,  128,   64, 128,  2,     384, 194,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,  256,  128,   64, 128,  1,     384, 226,  1,  1)
-    ROW(SM_90A, BACKWARD,      HALF,   64,  128,   64,  64,  2,     384, 130,  1,  1)
+    ROW(SM_90A, BACKWARD,      HALF,   64,  128,  128,  64,  2,     384, 198,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,  128,  128,   64, 128,  2,     384, 200,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,  256,   64,   64, 128,  1,     256, 180,  1,  1)
 

@@ -17,7 +17,8 @@ extern "C" {
 #define PF_ROLLED
 #define PF_INFINITY INFINITY
 #define PF_OVERLAP PF_TEST_OVERLAP
-#define PF_EXCHANGES 1
+#define PF_BACKWARD_LATE PF_TEST_OVERLAP
+#define PF_EXCHANGES 2
 
 #define PF_SLOTS PF_OWNED_TILE
 #define PF_SCORE_COUNT (PF_OWNED_TILE * PF_CROSS_TILE)
@@ -269,6 +270,13 @@ PF_DEVICE void pf_out_mma_value(pf_out *out, const pf_weights *w, const pf_value
 PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
     for (int n = 0; n < 1 + PF_TANGENT; ++n)
         memcpy(exchange[n].x, w[n].x, sizeof w[n].x);
+}
+
+PF_DEVICE void pf_out_mma_exchange(pf_out *out, const pf_exchange *exchange,
+                                   const pf_cross_tile *cross, int channel0) {
+    pf_weights w;
+    memcpy(w.x, exchange->x, sizeof w.x);
+    pf_out_mma(out, &w, cross, channel0);
 }
 
 PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,

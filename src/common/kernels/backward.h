@@ -14,7 +14,7 @@ typedef struct backward_dq_shared {
     pf_exchange ds[PF_EXCHANGES][1 + PF_TANGENT]; /* dS, for dQ */
 } backward_dq_shared;
 
-/* A walk over (query head, tile of queries) of one pair, ascending. */
+/* A walk over (query head, tile of queries) of one pair. */
 typedef struct query_walk {
     query_step at;
     int first_tile, end_tile;
@@ -29,22 +29,21 @@ PF_DEVICE query_walk query_walk_begin(const pf_attention_kargs *a, const backwar
     walk.first_tile = begin / PF_CROSS_TILE;
     walk.end_tile = any ? PF_CEIL_DIV(end, PF_CROSS_TILE) : walk.first_tile;
     walk.at.pair = pair;
-    walk.at.h = w->hk * a->group;
-    walk.at.tile = walk.first_tile;
+    walk.at.h = any ? w->hk * a->group : PF_INT_MAX;
+    walk.at.tile = w->descends ? walk.end_tile - 1 : walk.first_tile;
     return walk;
 }
 
 PF_DEVICE bool query_walk_done(const query_walk *walk, const pf_attention_kargs *a,
                                const backward_work *w) {
-    return walk->at.tile >= walk->end_tile || walk->at.h >= (w->hk + 1) * a->group;
+    return walk->at.h >= (w->hk + 1) * a->group;
 }
 
-PF_DEVICE void query_walk_next(query_walk *walk) {
-    if (++walk->at.tile >= walk->end_tile) {
-        walk->at.tile = walk->first_tile;
+PF_DEVICE void query_walk_next(query_walk *walk, const backward_work *w) {
+    walk->at.tile += w->descends ? -1 : 1;
+    if (walk->at.tile < walk->first_tile || walk->at.tile >= walk->end_tile) {
+        walk->at.tile = w->descends ? walk->end_tile - 1 : walk->first_tile;
         ++walk->at.h;
-        if (walk->first_tile >= walk->end_tile)
-            walk->at.h = PF_INT_MAX;
     }
 }
 
@@ -102,7 +101,7 @@ PF_DEVICE bool backward_stores_dbias(const backward_context *c) {
 PF_DEVICE void backward_clear_dbias(const backward_context *c) {
     const pf_attention_kargs *a = c->a;
     const query_walk walk = query_walk_begin(a, &c->w, 0);
-    query_step step = walk.at;
+    query_step step = {0, c->w.hk * a->group, 0};
     pf_scores zero;
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) zero.x[e] = 0.f;
     for (int g = 0; g < a->group; ++g, ++step.h)
@@ -111,8 +110,18 @@ PF_DEVICE void backward_clear_dbias(const backward_context *c) {
                 backward_store_dbias(c, &zero, &step);
 }
 
-/* Add the owned keys' share of dQ to memory; where determinism is asked for, tiles of keys take
- * turns in ascending order, from the first that sees these queries. */
+/* How many tiles of keys add to the sums of dQ of this step before this one does. */
+PF_DEVICE int backward_turn(const backward_context *c, const query_step *step) {
+    const pf_attention_kargs *a = c->a;
+    const int i0 = step->tile * PF_CROSS_TILE, tile = c->w.j0 / PF_OWNED_TILE;
+    if (c->w.descends)
+        return tile - pf_max_int(0, i0 - a->window_high[step->pair] + 1) / PF_OWNED_TILE;
+    const int i1 = pf_min_int(i0 + PF_CROSS_TILE, a->queries);
+    const int end = pf_min_int(a->key_end[step->pair], i1 - a->window_low[step->pair]);
+    return (end - 1) / PF_OWNED_TILE - tile;
+}
+
+/* Add the owned keys' share of dQ to memory, in turn where determinism is asked for. */
 PF_DEVICE void backward_add_dq(backward_context *c, const pf_cross_out *dq,
                                const query_step *step) {
     const pf_attention_kargs *a = c->a;
@@ -121,10 +130,8 @@ PF_DEVICE void backward_add_dq(backward_context *c, const pf_cross_out *dq,
     const int part = c->w.channel0 / PF_OUT_DIM, parts = PF_HEAD_DIM / PF_OUT_DIM;
     pf_turn turn = {0, 0};
     if (a->deterministic) {
-        const int i0 = step->tile * PF_CROSS_TILE;
-        const int first = pf_max_int(0, i0 - a->window_high[step->pair] + 1) / PF_OWNED_TILE;
         turn.counter = a->dq_turn[step->pair] + 4 * (tile * parts + part);
-        turn.value = c->w.j0 / PF_OWNED_TILE - first;
+        turn.value = backward_turn(c, step);
     }
     pf_dq_add(dq, a->dq_sum[step->pair] + 4 * tile * (PF_CROSS_TILE * PF_HEAD_DIM), c->w.channel0,
               &turn);
@@ -140,16 +147,36 @@ PF_DEVICE void backward_first_fills(backward_context *c, backward_fills *fills, 
     backward_fill_v(c, pair);
     for (int n = 0; n < PF_STAGES && !query_walk_done(&fills->q, c->a, &c->w); ++n) {
         backward_fill_q(c, &fills->q.at);
-        query_walk_next(&fills->q);
+        query_walk_next(&fills->q, &c->w);
         backward_fill_dout(c, &fills->dout.at);
-        query_walk_next(&fills->dout);
+        query_walk_next(&fills->dout, &c->w);
     }
+}
+
+PF_DEVICE void backward_release_q(backward_context *c, backward_fills *fills) {
+    pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
+    PF_REFILL({
+        if (!query_walk_done(&fills->q, c->a, &c->w)) {
+            backward_fill_q(c, &fills->q.at);
+            query_walk_next(&fills->q, &c->w);
+        }
+    });
+}
+
+PF_DEVICE void backward_release_dout(backward_context *c, backward_fills *fills) {
+    pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
+    PF_REFILL({
+        if (!query_walk_done(&fills->dout, c->a, &c->w)) {
+            backward_fill_dout(c, &fills->dout.at);
+            query_walk_next(&fills->dout, &c->w);
+        }
+    });
 }
 
 /* A consumer's steps of one pair. dQ is added to memory while the product for dK is under way. */
 PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fills *fills,
                               backward_state *g, pf_out *dk, pf_out *dv) {
-    for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk), ++n) {
+    for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, &c->w), ++n) {
         const bool whole = backward_keeps_all(c, &walk->at);
         pf_exchange *ds = c->ds[n % PF_EXCHANGES];
         pf_cross_out dq;
@@ -159,6 +186,7 @@ PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fi
         backward_issue_dp(c, g);
         pf_mma_wait(1);
         backward_weights(c, g, &walk->at, whole);
+        backward_pack_weights(g);
         backward_issue_dv(c, g, dv);
         pf_mma_wait(1);
         backward_ds(c, g, whole);
@@ -168,23 +196,53 @@ PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fi
         backward_issue_dq(c, ds, &dq);
         backward_issue_dk(c, g, dk);
         pf_mma_wait(1);
-        pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
-        PF_REFILL({
-            if (!query_walk_done(&fills->dout, c->a, &c->w)) {
-                backward_fill_dout(c, &fills->dout.at);
-                query_walk_next(&fills->dout);
-            }
-        });
+        backward_release_dout(c, fills);
         if (c->a->dq_sum[walk->at.pair])
             backward_add_dq(c, &dq, &walk->at);
         pf_mma_wait(0);
-        pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
-        PF_REFILL({
-            if (!query_walk_done(&fills->q, c->a, &c->w)) {
-                backward_fill_q(c, &fills->q.at);
-                query_walk_next(&fills->q);
-            }
-        });
+        backward_release_q(c, fills);
+    }
+}
+
+/* Targets that issue dV as soon as there are weights. */
+#ifndef PF_BACKWARD_LATE
+#define PF_BACKWARD_LATE 0
+#define pf_out_mma_exchange(...)
+#endif
+
+/* The same steps with the products of their ends issued together, and dK with dS taken from the
+ * exchange: then registers suffice for wider tiles of queries. */
+PF_DEVICE void backward_steps_late(backward_context *c, query_walk *walk, backward_fills *fills,
+                                   backward_state *g, pf_out *dk, pf_out *dv) {
+    for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, &c->w), ++n) {
+        const bool whole = backward_keeps_all(c, &walk->at);
+        pf_exchange *ds = c->ds[n % PF_EXCHANGES];
+        const pf_cross_tile *q = c->sm->q[c->q_pos.take];
+        pf_cross_out dq;
+        pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
+        backward_issue_scores(c, g);
+        pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
+        backward_issue_dp(c, g);
+        pf_mma_wait(1);
+        backward_weights(c, g, &walk->at, whole);
+        pf_mma_wait(0);
+        backward_ds(c, g, whole);
+        if (backward_stores_dbias(c))
+            backward_store_dbias(c, &g->dp[PF_T], &walk->at);
+        pf_exchange_publish(ds, g->ds);
+        backward_issue_dq(c, ds, &dq);
+        backward_pack_weights(g);
+        backward_issue_dv(c, g, dv);
+        pf_out_mma_exchange(dk, &ds[PF_T], &q[0], c->w.channel0);
+        if (PF_TANGENT)
+            pf_out_mma_exchange(dk, &ds[0], &q[PF_T], c->w.channel0);
+        pf_mma_commit();
+        pf_mma_wait(2);
+        if (c->a->dq_sum[walk->at.pair])
+            backward_add_dq(c, &dq, &walk->at);
+        pf_mma_wait(0);
+        backward_release_dout(c, fills);
+        backward_release_q(c, fills);
     }
 }
 
@@ -194,7 +252,10 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
     backward_fills fills = {walk, walk};
     PF_REFILL(backward_first_fills(c, &fills, pair));
     backward_take_kv(c, &g, pair);
-    backward_steps(c, &walk, &fills, &g, dk, dv);
+    if (PF_BACKWARD_LATE)
+        backward_steps_late(c, &walk, &fills, &g, dk, dv);
+    else
+        backward_steps(c, &walk, &fills, &g, dk, dv);
     pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
     pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
 }
@@ -218,7 +279,7 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
                 backward_fill_k(&c, pair);
                 backward_fill_v(&c, pair);
                 for (query_walk walk = query_walk_begin(c.a, &c.w, pair);
-                     !query_walk_done(&walk, c.a, &c.w); query_walk_next(&walk)) {
+                     !query_walk_done(&walk, c.a, &c.w); query_walk_next(&walk, &c.w)) {
                     backward_fill_q(&c, &walk.at);
                     backward_fill_dout(&c, &walk.at);
                 }

@@ -20,16 +20,23 @@ typedef struct backward_shared {
 /* Keys [j0, j1) of key/value head hk in batch b, output channels from channel0. */
 typedef struct backward_work {
     int b, hk, j0, j1, channel0;
+    bool descends; /* tiles of queries are visited from the last on */
 } backward_work;
 
-/* The first keys are the longest where attention is causal. Where determinism is asked for they
- * come in their own order, in which they wait for each other. */
+/* The first keys are the longest where attention is causal. Where determinism is asked for, tiles
+ * of keys add to dQ in the order in which they come here, each after those before it. One head has
+ * its last keys first and visits queries in ascending order, the next its first keys first and
+ * queries in descending order: so a tile of causal attention gets to each tile of queries just
+ * after the one before it, and workgroups that do one item after the other get as much work. */
 PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM;
     const int tiles = PF_CEIL_DIV(a->keys, PF_OWNED_TILE), n = index % tiles;
-    const int tile = a->deterministic ? n : pf_work_tile(n, tiles, a->work_count);
     const int bh = index / tiles / parts;
     backward_work w;
+    w.descends = a->deterministic && index / tiles % 2;
+    int tile = pf_work_tile(n, tiles, a->work_count);
+    if (a->deterministic)
+        tile = w.descends ? n : tiles - 1 - n;
     w.channel0 = index / tiles % parts * PF_OUT_DIM;
     w.b = bh / a->kv_heads;
     w.hk = bh % a->kv_heads;
@@ -38,13 +45,16 @@ PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index)
     return w;
 }
 
-/* pf_work_index, but in the order of the list where determinism is asked for. */
+/* pf_work_index, but where determinism is asked for each round takes the items that follow those of
+ * the last, and a workgroup stays at its place among the tiles of a head, for each lags a little
+ * behind the one before. */
 PF_DEVICE int backward_work_index(const pf_attention_kargs *a, int round) {
-    const unsigned count = (unsigned)a->work_count;
+    const unsigned blocks = (unsigned)pf_blocks(), tiles = PF_CEIL_DIV(a->keys, PF_OWNED_TILE);
     if (!a->deterministic || pf_blocks() >= a->work_count)
         return pf_work_index(round, a->work_count);
-    const unsigned index = (unsigned)round * (unsigned)pf_blocks() + (unsigned)pf_block();
-    return index < count ? (int)index : (int)count;
+    const unsigned shift = (unsigned)round * (tiles - blocks % tiles) % blocks;
+    const unsigned index = (unsigned)round * blocks + ((unsigned)pf_block() + shift) % blocks;
+    return index < (unsigned)a->work_count ? (int)index : a->work_count;
 }
 
 /* One step: a tile of queries of head h, for one pair. */
@@ -256,6 +266,9 @@ PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
     }
     if (!PF_GENERAL && !whole)
         backward_mask_window(c, g, step);
+}
+
+PF_DEVICE void backward_pack_weights(backward_state *g) {
     pf_weights_pack(&g->p[0], &g->s[0]);
     if (PF_TANGENT)
         pf_weights_pack(&g->p[PF_T], &g->s[PF_T]);

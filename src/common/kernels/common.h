@@ -22,12 +22,6 @@
 #endif
 #define PF_WEIGHT_UNSHIFT (1.f / (float)(1 << PF_WEIGHT_SHIFT))
 
-/* Targets whose groups do not share their matrix units. */
-#ifndef PF_IDLE_GROUPS
-#define PF_IDLE_GROUPS 0
-#define pf_group_owned() 0
-#endif
-
 #define PF_LN2 0.69314718055994530942f
 #define PF_LOG2E 1.44269504088896340736f
 #define PF_CEIL_DIV(a, b) (((a) + (b)-1) / (b))

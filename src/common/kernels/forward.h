@@ -9,6 +9,13 @@
 #include "scores.h"
 #include "work.h"
 
+/* Targets whose groups do not share their matrix units. */
+#ifndef PF_GROUPS_SKIP
+#define PF_GROUPS_SKIP 0
+#define pf_group_begin() 0
+#define pf_group_end() PF_OWNED_TILE
+#endif
+
 typedef struct forward_shared {
     pf_owned_tile q[1 + PF_TANGENT];
     pf_cross_tile k[PF_STAGES][1 + PF_TANGENT];
@@ -231,7 +238,8 @@ PF_DEVICE void forward_softmax(const forward_context *c, forward_state *f, const
     const float unit = PF_GENERAL ? PF_LOG2E : a->alpha_log2e;
     if (PF_GENERAL)
         forward_add_bias(f, a, w, walk->pair, j0);
-    else if (!pf_window_keeps_all(a, walk->pair, w->i0, w->i1, j0, j0 + PF_CROSS_TILE))
+    else if (!pf_window_keeps_all(a, walk->pair, w->i0 + pf_group_begin(), w->i0 + pf_group_end(),
+                                  j0, j0 + PF_CROSS_TILE))
         forward_mask_window(f, a, w, walk->pair, j0);
 
     float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
@@ -392,11 +400,34 @@ PF_DEVICE void forward_prefetch(forward_context *c, const key_walk *walk) {
     }
 }
 
-/* One tile after the other: scores, softmax, output. */
+/* Tiles at the start of a walk of which this group's rows keep nothing, since they lie before those
+ * of the workgroup's last rows: taken and given back, and a turn passed for each. */
+PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk, bool in_turn) {
+    const int i_last = pf_min_int(c->w.i0 + pf_group_end(), c->w.i1) - 1;
+    const bool none = c->w.i0 + pf_group_begin() > i_last;
+    while (!key_walk_done(walk, c->a) &&
+           (none || walk->tile * PF_CROSS_TILE > i_last - c->a->window_low[walk->pair])) {
+        if (!in_turn)
+            pf_turn_wait();
+        pf_turn_pass();
+        forward_take_qk(c, f, walk);
+        forward_release_qk(c, walk);
+        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
+        forward_release_v(c);
+        key_walk_next(walk, c->a, &c->w);
+        if (in_turn) /* tiles are given back first: others may hold the turn until then */
+            pf_turn_wait();
+    }
+}
+
+/* One tile after the other: scores, softmax, output. The output of a tile and the scores of the
+ * next are one turn. */
 PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
+    key_walk walk = key_walk_begin(c->a, &c->w);
     pf_turn_wait();
-    for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
-         key_walk_next(&walk, c->a, &c->w)) {
+    if (PF_GROUPS_SKIP)
+        forward_skip(c, f, &walk, true);
+    for (; !key_walk_done(&walk, c->a); key_walk_next(&walk, c->a, &c->w)) {
         forward_take_qk(c, f, &walk);
         forward_issue_scores(c, f);
         pf_turn_pass();
@@ -418,6 +449,8 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
  * while the softmax of the next is computed. */
 PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     key_walk walk = key_walk_begin(c->a, &c->w);
+    if (PF_GROUPS_SKIP)
+        forward_skip(c, f, &walk, false);
     if (key_walk_done(&walk, c->a))
         return;
     forward_take_qk(c, f, &walk);
@@ -448,23 +481,6 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     forward_issue_out(c, f);
     pf_mma_wait(0);
     forward_release_v(c);
-}
-
-/* A group without queries takes and gives back what the others do, and its turn. */
-PF_DEVICE void forward_walk_idle(forward_context *c, forward_state *f) {
-    for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
-         key_walk_next(&walk, c->a, &c->w)) {
-        forward_take_qk(c, f, &walk);
-        forward_release_qk(c, &walk);
-        pf_turn_wait();
-        pf_turn_pass();
-        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
-        forward_release_v(c);
-    }
-    if (!PF_OVERLAP) { /* in order there is one turn more than there are tiles */
-        pf_turn_wait();
-        pf_turn_pass();
-    }
 }
 
 PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
@@ -500,9 +516,7 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
                 const key_walk walk = key_walk_begin(c.a, &c.w);
                 forward_prefetch(&c, &walk);
             });
-            if (PF_IDLE_GROUPS && c.w.i0 + pf_group_owned() >= c.w.i1)
-                forward_walk_idle(&c, &f);
-            else if (PF_OVERLAP)
+            if (PF_OVERLAP)
                 forward_walk_overlapped(&c, &f);
             else
                 forward_walk_in_order(&c, &f);

@@ -81,8 +81,6 @@
  * All consumers take and release every stage in order, and call every primitive uniformly. Rings of
  * one kernel may be taken in an order other than that of their fills, but each ring's own order
  * holds.
- *     PF_IDLE_GROUPS    1 where groups share matrix units, so that one without queries should leave
- *         them to the others: forward then asks pf_group_owned(), the group's first owned row
  *     pf_turn_wait(), pf_turn_pass()  let compute groups alternate between matrix and scalar work;
  *         may be empty
  *
@@ -110,6 +108,15 @@
  * NaN passes. pf_f16_bits_to_f32 and so on convert bit patterns, rounding to nearest even;
  * pf_write_run(address, index, type, x) stores PF_OUT_RUN floats as one vector of f16, bf16 or f32
  * (e5m2 too).
+ *
+ * SKIPPING, for targets whose groups share matrix units; left out by not defining its macro:
+ *     PF_GROUPS_SKIP 1    in forward a group issues no products for tiles of which it keeps
+ * nothing; it owns rows [pf_group_begin(), pf_group_end()) of the workgroup's
+ *
+ * LATE PRODUCTS, likewise:
+ *     PF_BACKWARD_LATE 1    backward issues dV and dK of a step together, after dS is exchanged.
+ *         pf_out_mma_exchange(out, exchange, cross, channel0) is pf_out_mma with the group's own
+ *         weights in the exchange
  *
  * WIDE ACCESS, for targets that gain by it; each is left out by not defining its macro:
  *     PF_VECTOR 8     pf_read_vector(address, index, type, x): 8 adjacent elements of f16, bf16 or
