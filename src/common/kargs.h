@@ -32,6 +32,15 @@ typedef enum pf_operand {
     PF_OPERAND_COUNT = 12
 } pf_operand;
 
+/* Tensors that some targets read and write through tensor maps: the operands, then these. */
+typedef enum pf_map {
+    PF_MAP_BIAS = PF_OPERAND_COUNT,
+    PF_MAP_TBIAS,
+    PF_MAP_MASK,
+    PF_MAP_DBIAS,
+    PF_MAP_COUNT
+} pf_map;
+
 /* Element types as kernels see them: the values of pfattn_dtype. */
 enum {
     PF_KTYPE_NONE = 0,
@@ -96,6 +105,10 @@ typedef struct pf_attention_kargs {
     int dbias_full[4];   /* 0 in the dimensions in which the bias is broadcast */
     int dbias_splits;
 
+    /* Buffers for staged tiles of bias, tbias and mask, 0 where they are read element by element;
+     * whether dbias leaves by the tile too. */
+    int bias_stages, dbias_staged;
+
     /* Scratch, laid out by the host as pf_scratch_layout says; 0 where not used. */
     unsigned long long key_live; /* u8 [live batch, live heads, keys_padded]: a query keeps it */
     pf_i64 key_live_stride[2];   /* of batch and key/value head; 0 where mask and bias broadcast */
@@ -111,7 +124,7 @@ typedef struct pf_attention_kargs {
 } pf_attention_kargs;
 
 PF_KARG_ASSERT(sizeof(pf_karg_tensor) == 40, "a tensor argument is five words");
-PF_KARG_ASSERT(sizeof(pf_attention_kargs) <= 2048, "arguments and 12 tensor maps fit in 4 KiB");
+PF_KARG_ASSERT(sizeof(pf_attention_kargs) <= 2048, "arguments and 16 tensor maps fit in 4 KiB");
 
 /* Merge has two parts. Where forward split the keys there are `splits`, all in the tensors of part
  * 0: part s of batch b is at batch s * B + b. */

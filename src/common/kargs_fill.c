@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "staged_bias.h"
+
 #define LOG2E 1.4426950408889634
 
 /* The types of the kernels are the public ones. */
@@ -200,6 +202,9 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
     if (pf_is_backward(problem)) {
         fill_gradients(problem, plan, args);
     }
+    args->bias_stages = pf_bias_stages(problem, plan->tuning);
+    args->dbias_staged =
+        args->bias_stages > 0 && pf_is_backward(problem) && pf_dbias_is_staged(problem);
     fill_scratch(&plan->scratch, workspace, args);
     fill_splits(problem, plan, workspace, args);
 }

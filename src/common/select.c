@@ -238,8 +238,13 @@ static bool has_image(const pf_capabilities *c, int target, int image) {
 const pf_tuning *pf_kernel_find(const pf_capabilities *c, int target, int op, pfattn_dtype element,
                                 int head_dim, bool general, int variant) {
     int image = pf_image_number(op, element, head_dim, general, variant);
-    const pf_tuning *tuning =
-        has_image(c, target, image) ? find_tuning(c, target, op, element, head_dim, variant) : NULL;
+    const pf_tuning *tuning = NULL;
+    if (has_image(c, target, image) && general && variant == 0) {
+        tuning = find_tuning(c, target, op, element, head_dim, PF_VARIANT_GENERAL);
+    }
+    if (has_image(c, target, image) && tuning == NULL) {
+        tuning = find_tuning(c, target, op, element, head_dim, variant);
+    }
     return tuning != NULL && tuning->shared_bytes <= c->shared_bytes ? tuning : NULL;
 }
 
@@ -510,8 +515,7 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
     return finish(b, problem);
 }
 
-/* Does dbias have every (b, h, i, j) to itself? Then the main kernel stores it. */
-static bool dbias_is_full(const pf_problem *problem) {
+bool pf_dbias_is_full(const pf_problem *problem) {
     const int64_t *extent = problem->tensor[PF_BIAS].shape;
     return extent[0] == problem->batch && extent[1] == problem->heads &&
            extent[2] == problem->queries && extent[3] == problem->keys;
@@ -524,7 +528,7 @@ static bool wants_main(const pf_problem *problem) {
             return true;
         }
     }
-    return pf_wants_gradient(problem, PF_DBIAS) && dbias_is_full(problem);
+    return pf_wants_gradient(problem, PF_DBIAS) && pf_dbias_is_full(problem);
 }
 
 /* How the dbias kernel is divided: workgroups = tiles of dbias * splits of what is summed into
@@ -581,7 +585,7 @@ static pfattn_status choose_backward(builder *b, const pf_problem *problem, back
         status = choose_kernel(b->c, problem, op, &k->main);
     }
     if (status == PFATTN_SUCCESS && pf_wants_gradient(problem, PF_DBIAS) &&
-        !dbias_is_full(problem)) {
+        !pf_dbias_is_full(problem)) {
         int dbias_op = op == PF_OP_BACKWARD ? PF_OP_DBIAS : PF_OP_DBIAS_JVP;
         status = choose_kernel(b->c, problem, dbias_op, &k->dbias);
         if (status == PFATTN_SUCCESS) {

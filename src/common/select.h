@@ -110,6 +110,10 @@ const char *pf_op_name(int op);
  * positive (as f32). */
 bool pf_problem_is_general(const pf_problem *problem);
 
+/* Whether the bias, and dbias with it, has every (b, h, i, j) to itself: then the main kernel
+ * stores dbias. */
+bool pf_dbias_is_full(const pf_problem *problem);
+
 /* Whether a tensor can be read through a tensor map: 16-byte aligned, contiguous channels, and
  * other strides multiples of 16 bytes (0 for a broadcast batch or head). NULL, or what stands in
  * the way. */

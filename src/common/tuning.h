@@ -38,11 +38,20 @@
  * compiled beside it where only a device can tell which is best, for `pfattn tune` to find out. */
 #define PF_VARIANTS 4
 
+/* In place of the number of a variant: the row is the default of the general kernel, which without
+ * one of its own has the plain kernel's. */
+#define PF_VARIANT_GENERAL PF_VARIANTS
+
 /* Rows that a workgroup of pf_backward_pre takes. */
 #define PF_PRE_ROWS 64
 
 /* Channels of a row that a warp or wave of pf_merge_splits takes. */
 #define PF_MERGE_CHANNELS 32
+
+/* Bytes of a staged tile of bias (of 16-bit elements) or mask: each query has a row of 128 bytes
+ * for each 64 keys, or 128. */
+#define PF_BIAS_TILE_BYTES(queries, keys) ((queries)*128 * (((keys) + 63) / 64))
+#define PF_MASK_TILE_BYTES(queries, keys) ((queries)*128 * (((keys) + 127) / 128))
 
 /* One row a kernel, and one more for each variant. Owned rows are queries in forward, keys in
  * backward and dbias; cross rows are the others. */
@@ -58,22 +67,36 @@ typedef struct pf_tuning {
     int min_blocks;   /* workgroups meant to share a multiprocessor */
     int persistent;   /* 1: the grid fills the device, and workgroups loop over work items */
     int waves_per_eu; /* AMD: waves that registers must leave room for on each SIMD */
-    int variant;      /* 0, the default, or less than PF_VARIANTS */
+    int variant;      /* 0, the default, less than PF_VARIANTS, or PF_VARIANT_GENERAL */
+    int bias_bytes;   /* of shared_bytes, for staged tiles of bias and mask; 0 for none */
 } pf_tuning;
 
 #if defined(__cplusplus)
 #define PF_TUNING_TABLE static constexpr pf_tuning
 
+/* The place of a row, `count` where there is none. */
+template <int count>
+constexpr int pf_tuning_place(const pf_tuning (&table)[count], int target, int op,
+                              int element_class, int head_dim, int variant) {
+    int i = 0;
+    while (i < count && !(table[i].target == target && table[i].op == op &&
+                          table[i].element_class == element_class &&
+                          table[i].head_dim == head_dim && table[i].variant == variant))
+        ++i;
+    return i;
+}
+
 /* The row of a kernel, at compile time; without one the compiler stops at the throw. */
 template <int count>
 constexpr pf_tuning pf_tuning_find(const pf_tuning (&table)[count], int target, int op,
-                                   int element_class, int head_dim, int variant) {
-    for (int i = 0; i < count; ++i) {
-        if (table[i].target == target && table[i].op == op &&
-            table[i].element_class == element_class && table[i].head_dim == head_dim &&
-            table[i].variant == variant)
-            return table[i];
-    }
+                                   int element_class, int head_dim, int variant, bool general) {
+    int i = count;
+    if (general && variant == 0)
+        i = pf_tuning_place(table, target, op, element_class, head_dim, PF_VARIANT_GENERAL);
+    if (i == count)
+        i = pf_tuning_place(table, target, op, element_class, head_dim, variant);
+    if (i < count)
+        return table[i];
     throw "the tuning table has no row for this kernel";
 }
 #else

@@ -10,11 +10,11 @@
 #define PF_HEAD_DIM 64
 #define PF_GENERAL 1
 #define PF_TANGENT 0
-constexpr pf_tuning pf_tuned =
-    pf_tuning_find(pf_cuda_tuning, PF_TARGET_SM_80, PF_OP_FORWARD, PF_CLASS_HALF, PF_HEAD_DIM, 0);
+constexpr pf_tuning pf_tuned = pf_tuning_find(pf_cuda_tuning, PF_TARGET_SM_80, PF_OP_FORWARD,
+                                              PF_CLASS_HALF, PF_HEAD_DIM, 0, false);
 #else
-constexpr pf_tuning pf_tuned = pf_tuning_find(pf_cuda_tuning, PF_TARGET, PF_OP,
-                                              PF_CLASS_OF(PF_ELEMENT), PF_HEAD_DIM, PF_VARIANT);
+constexpr pf_tuning pf_tuned = pf_tuning_find(
+    pf_cuda_tuning, PF_TARGET, PF_OP, PF_CLASS_OF(PF_ELEMENT), PF_HEAD_DIM, PF_VARIANT, PF_GENERAL);
 #endif
 
 enum {
@@ -22,6 +22,7 @@ enum {
     PF_CROSS_TILE = pf_tuned.cross_tile,
     PF_OUT_DIM = pf_tuned.out_dim,
     PF_STAGES = pf_tuned.stages,
+    PF_TUNED_BIAS_BYTES = pf_tuned.bias_bytes,
     PF_SHARED_BYTES = pf_tuned.shared_bytes,
     PF_THREADS = PF_OP == PF_OP_PASSES ? PF_CUDA_PASS_THREADS : pf_tuned.threads,
     PF_MIN_BLOCKS = pf_tuned.min_blocks,

@@ -12,6 +12,7 @@
 #define PF_EXCHANGES 2
 /* Two accumulators of 128 columns leave no registers for weights and dS beside them. */
 #define PF_BACKWARD_LATE (PF_CROSS_TILE == 128)
+#define PF_SCORE_STEP 8 /* where scores are looked up one by one it is not for speed */
 
 #include "port_nvidia.h"
 
@@ -203,7 +204,7 @@ PF_DEVICE void pf_tile_load(unsigned char *tile, int tile_rows, int slabs, const
         const int h = t->stride[1] ? rows.h : 0, b = t->stride[0] ? rows.b : 0;
         pf_barrier_expect(barrier, slabs * tile_rows * PF_ROW_BYTES);
         PF_UNROLL for (int slab = 0; slab < slabs; ++slab)
-            pf_tensor_copy(tile + slab * tile_rows * PF_ROW_BYTES, &source->maps->operand[operand],
+            pf_tensor_copy(tile + slab * tile_rows * PF_ROW_BYTES, &source->maps->map[operand],
                            barrier, rows.channel0 + slab * PF_SLAB, row, h, b);
         if (dead)
             pf_barrier_arrive(barrier);
@@ -274,6 +275,8 @@ PF_DEVICE void pf_out_mma(pf_out *out, pf_weights *w, const pf_cross_tile *cross
 PF_DEVICE void pf_out_mma_value(pf_out *out, pf_weights *w, const pf_value_tile *value) {
     pf_out_mma_slabs(out, w, value->bytes[0][0]);
 }
+
+#include "port_sm90a_bias.h"
 
 extern __shared__ __align__(1024) unsigned char pf_shared_memory[];
 

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/staged_bias.h"
 #include "common/status.h"
 
 enum { BOX_BYTES = 128, ALIGNMENT = 16 };
@@ -18,8 +19,9 @@ static int tile_rows(int operand, const pf_tuning *tuning) {
 }
 
 static CUtensorMapDataType map_type(pfattn_dtype dtype) {
-    return dtype == PFATTN_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                      : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    return dtype == PFATTN_DTYPE_U8     ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+           : dtype == PFATTN_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                        : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
 
 static pfattn_status encode(const pf_cuda_driver *driver, const pfattn_tensor *t, int rows,
@@ -61,6 +63,25 @@ static int find_lender(const bool *encoded, int operand, const pf_tuning *tuning
     return -1;
 }
 
+/* Bias, its tangent and mask, and dbias in tiles of the same shape. */
+static pfattn_status encode_bias(const pf_cuda_driver *driver, const pf_problem *problem,
+                                 const pf_attention_kargs *args, const pf_tuning *tuning,
+                                 pf_tensor_maps *maps) {
+    int tile = tile_rows(PF_OPERAND_Q, tuning);
+    pfattn_status status = PFATTN_SUCCESS;
+    for (int map = PF_MAP_BIAS; map <= PF_MAP_MASK && status == PFATTN_SUCCESS; map++) {
+        const pfattn_tensor *t = &problem->tensor[pf_map_tensor(map)];
+        if (args->bias_stages > 0 && pf_present(problem, pf_map_tensor(map))) {
+            bool one = pf_is_one_row(t);
+            status = encode(driver, t, one ? 1 : args->queries, one ? 1 : tile, &maps->map[map]);
+        }
+    }
+    return status == PFATTN_SUCCESS && args->dbias_staged
+               ? encode(driver, pf_gradient(problem, PF_DBIAS), args->queries, tile,
+                        &maps->map[PF_MAP_DBIAS])
+               : status;
+}
+
 pfattn_status pf_tensor_maps_encode(const pf_cuda_driver *driver, const pf_problem *problem,
                                     const pf_attention_kargs *args, const pf_tuning *tuning,
                                     pf_tensor_maps *maps) {
@@ -85,5 +106,5 @@ pfattn_status pf_tensor_maps_encode(const pf_cuda_driver *driver, const pf_probl
             maps->map[i] = maps->map[lender];
         }
     }
-    return PFATTN_SUCCESS;
+    return encode_bias(driver, problem, args, tuning, maps);
 }

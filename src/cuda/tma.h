@@ -6,15 +6,15 @@
 #ifndef PF_TMA_H
 #define PF_TMA_H
 
-/* As the driver encodes it: four dimensions (channel, row, head, batch), boxes of 64 channels x the
- * rows of a tile, 128-byte swizzle, zeros out of bounds. */
+/* As the driver encodes it: four dimensions (channel, row, head, batch), boxes of 128 bytes of
+ * channels x the rows of a tile, 128-byte swizzle, zeros out of bounds. */
 typedef struct alignas(64) pf_tensor_map {
     pf_u64 opaque[16];
 } pf_tensor_map;
 
-/* The second parameter of a kernel. */
+/* The second parameter of a kernel, by pf_operand and pf_map. */
 typedef struct pf_tensor_maps {
-    pf_tensor_map operand[PF_OPERAND_COUNT];
+    pf_tensor_map map[PF_MAP_COUNT];
 } pf_tensor_maps;
 
 PF_DEVICE void pf_barrier_init(pf_u64 *barrier, int arrivals) {
@@ -54,6 +54,16 @@ PF_DEVICE void pf_tensor_copy(void *to, const pf_tensor_map *map, pf_u64 *barrie
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(pf_shared_address(to)),
                  "l"(map), "r"(pf_shared_address(barrier)), "r"(channel), "r"(row), "r"(h), "r"(b)
+                 : "memory");
+}
+
+/* Write a box to memory; the thread's writes so far form a group. */
+PF_DEVICE void pf_tensor_store(const void *from, const pf_tensor_map *map, int channel, int row,
+                               int h, int b) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], "
+                 "[%1];\n"
+                 "cp.async.bulk.commit_group;" ::"l"(map),
+                 "r"(pf_shared_address(from)), "r"(channel), "r"(row), "r"(h), "r"(b)
                  : "memory");
 }
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one tuning table of the NVIDIA targets. A kernel reads its own row,
  *     constexpr pf_tuning tuned = pf_tuning_find(pf_cuda_tuning, PF_TARGET, PF_OP,
- *                                                PF_CLASS_OF(PF_ELEMENT), PF_HEAD_DIM, PF_VARIANT);
+ *                                                PF_CLASS_OF(PF_ELEMENT), PF_HEAD_DIM, PF_VARIANT,
+ *                                                PF_GENERAL);
  * and asserts that its shared memory fits shared_bytes; the host launches by the same row.
  * kernel.cu is compiled once an image, with -DPF_TARGET=PF_TARGET_* -DPF_OP=PF_OP_* and, except for
  * PASSES, -DPF_ELEMENT=<number of the PF_KTYPE_*> -DPF_HEAD_DIM=64|128|256 -DPF_GENERAL=0|1
  * -DPF_TANGENT=0|1 -DPF_VARIANT=<number of the row>.
  *
- * VARIANT(n, ...) is a further row of a kernel; meson.build lists for which kernels they are
- * compiled.
+ * GENERAL(...) is the row of a kernel's general image, where that has one of its own: bias and mask
+ * need shared memory and registers. VARIANT(n, ...) is a further row of a kernel; meson.build lists
+ * for which kernels they are compiled.
  *
  * Where kernels store a tensor map in place of an operand, dimensions of stride 0 (batch or head)
  * have extent 1 in the map: their coordinate is then 0. */
@@ -29,10 +31,13 @@
 /* clang-format off */
 PF_TUNING_TABLE pf_cuda_tuning[] = {
 #define ROW(...) VARIANT(0, __VA_ARGS__)
-#define VARIANT(variant, target, op, element_class, hd, owned, cross, out, stages, threads, kib, blocks, \
-                persistent)                                                                              \
+#define VARIANT(...) BOTH(__VA_ARGS__, 0)
+#define GENERAL(...) BOTH(PF_VARIANT_GENERAL, __VA_ARGS__)
+#define BOTH(variant, target, op, element_class, hd, owned, cross, out, stages, threads, kib, blocks,    \
+             persistent, bias_kib)                                                                       \
     {PF_TARGET_##target, PF_OP_##op, PF_CLASS_##element_class,                                           \
-     hd, owned, cross, out, stages, threads, PF_KIB(kib), blocks, persistent, 0, variant},
+     hd, owned, cross, out, stages, threads, PF_KIB(kib), blocks, persistent, 0, variant,                \
+     PF_KIB(bias_kib)},
     /*   target   operation     class   hd  owned cross out stages threads KiB blocks persistent */
     ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512,  90,  1,  1)
     VARIANT(1, SM_90A, FORWARD, HALF, 64, 128, 128,  64,  2,     384,  82,  1,  1)
@@ -44,6 +49,16 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_90A, BACKWARD,      HALF,   64,  128,  128,  64,  2,     384, 198,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,  128,  128,   64, 128,  2,     384, 200,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,  256,   64,   64, 128,  1,     256, 180,  1,  1)
+
+    /*       the same                                                                 bias KiB */
+    GENERAL(SM_90A, FORWARD,     HALF,   64,  128,  128,  64,  2,     384, 178,  1,  1,  96)
+    GENERAL(SM_90A, FORWARD,     HALF,  128,  128,  128, 128,  2,     384, 226,  1,  1,  64)
+    GENERAL(SM_90A, FORWARD,     HALF,  256,  128,   64, 256,  2,     384, 226,  1,  1,  32)
+    GENERAL(SM_90A, FORWARD_JVP, HALF,   64,  128,   96,  64,  2,     384, 226,  1,  1,  96)
+    GENERAL(SM_90A, FORWARD_JVP, HALF,  128,  128,   64, 128,  2,     384, 226,  1,  1,  32)
+    GENERAL(SM_90A, BACKWARD,    HALF,   64,  128,   64,  64,  2,     384, 194,  1,  1,  48)
+    GENERAL(SM_90A, BACKWARD,    HALF,  128,  128,   64, 128,  2,     384, 227,  1,  1,  32)
+    GENERAL(SM_90A, BACKWARD,    HALF,  256,   64,   64, 128,  1,     256, 197,  1,  1,  16)
 
     ROW(SM_80,  FORWARD,       HALF,   64,   64,   64,  64,  2,     128,  41,  2,  0)
     ROW(SM_80,  FORWARD,       HALF,  128,   64,   64, 128,  2,     128,  81,  1,  0)
@@ -87,6 +102,8 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_80,  FORWARD,       E5M2,   64,   64,   64,  64,  2,     128,  41,  2,  0)
     ROW(SM_80,  FORWARD,       E5M2,  128,   64,   64, 128,  2,     128,  81,  1,  0)
     ROW(SM_80,  FORWARD,       E5M2,  256,   64,   32, 256,  2,     128,  97,  1,  0)
+#undef BOTH
+#undef GENERAL
 #undef VARIANT
 #undef ROW
 };

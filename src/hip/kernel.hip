@@ -11,10 +11,10 @@
 #define PF_GENERAL 1
 #define PF_TANGENT 0
 constexpr pf_tuning pf_tuned =
-    pf_tuning_find(pf_hip_tuning, PF_TARGET, PF_OP_FORWARD, PF_CLASS_HALF, PF_HEAD_DIM, 0);
+    pf_tuning_find(pf_hip_tuning, PF_TARGET, PF_OP_FORWARD, PF_CLASS_HALF, PF_HEAD_DIM, 0, false);
 #else
-constexpr pf_tuning pf_tuned = pf_tuning_find(pf_hip_tuning, PF_TARGET, PF_OP,
-                                              PF_CLASS_OF(PF_ELEMENT), PF_HEAD_DIM, PF_VARIANT);
+constexpr pf_tuning pf_tuned = pf_tuning_find(
+    pf_hip_tuning, PF_TARGET, PF_OP, PF_CLASS_OF(PF_ELEMENT), PF_HEAD_DIM, PF_VARIANT, PF_GENERAL);
 #endif
 
 enum {

@@ -19,6 +19,10 @@ MEGABYTES_A_TARGET = 40
 REGISTERS = 65536  # of a multiprocessor, all chips from 8.0 on
 SHARED_BYTES = {"sm_80": 99 * 1024, "sm_90a": 227 * 1024}
 PASS_THREADS = 256
+GENERAL = "4"  # PF_VARIANT_GENERAL: the row of a kernel's general image
+
+# What ptxas says where it waits for each product of Hopper's before the next, which halves the speed.
+SERIALIZED = re.compile(r"C75\d\d.*serializ.*", re.IGNORECASE)
 
 # Kernels whose speed is promised: no spills. On sm_90a the producer warp, which has given its registers
 # away, may spill what it knows of its work; the consumers, all that lies before it gives them, may not.
@@ -92,17 +96,20 @@ def tuning_of(rows, image):
     target, op, *rest = image.split(".")
     if op == "passes":
         return PASS_THREADS, 1, 0
-    element, head_dim, _, *variant = rest
-    return rows[target, op, {"f32": "f32", "e5m2": "e5m2"}.get(element, "half"), head_dim,
-                variant[0][1:] if variant else "0"]
+    element, head_dim, kind, *variant = rest
+    key = target, op, {"f32": "f32", "e5m2": "e5m2"}.get(element, "half"), head_dim
+    if kind == "general" and (*key, GENERAL) in rows:
+        return rows[*key, GENERAL]
+    return rows[*key, variant[0][1:] if variant else "0"]
 
 
-def check_image(rows, image, kernels, code):
-    """Sentences about what is wrong. `code` is the image itself."""
+def check_image(rows, image, kernels, report, code):
+    """Sentences about what is wrong. `report` is what ptxas said, `code` the image itself."""
     target, op = image.split(".")[:2]
     threads, blocks, shared = tuning_of(rows, image)
     missing = expected_kernels(op) - {k.name for k in kernels}
     faults = [f"{image}: has no kernel {name}" for name in sorted(missing)]
+    faults += [f"{image}: {line}" for line in SERIALIZED.findall(report)]
     for k in kernels:
         if (k.spills > 0 and HOT.fullmatch(image) and k.name == "pf_" + op
                 and (target != "sm_90a" or consumers_spill(code, k.name))):
@@ -134,7 +141,7 @@ def main():
             dynamic = shared if k.name == "pf_" + image.split(".")[1] else 0
             print(f"{image:42} {k.name:20} {threads:7} {k.registers:5} {k.stack:6} {k.spills:6} "
                   f"{k.static_shared + dynamic:7}")
-        faults += check_image(rows, image, kernels, codes.get(image, b""))
+        faults += check_image(rows, image, kernels, reports[image], codes.get(image, b""))
     for target, size in sizes.items():
         print(f"{target}: {size / 1e6:.1f} MB")
         if size > MEGABYTES_A_TARGET * 1e6:

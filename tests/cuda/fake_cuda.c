@@ -394,8 +394,9 @@ CUresult cuMemsetD32Async(CUdeviceptr address, unsigned value, size_t count, CUs
 
 /* What the manual asks of a 2-byte, 128-byte swizzled map. */
 static bool encode_is_legal(const fake_encode *e, const cuuint32_t *steps) {
+    unsigned size = e->type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;
     bool legal = e->rank >= 3 && e->rank <= 5 && (size_t)e->address % 16 == 0 &&
-                 e->address != NULL && e->box[0] * 2 <= 128;
+                 e->address != NULL && e->box[0] * size <= 128;
     for (unsigned d = 0; d < e->rank && legal; d++) {
         legal = e->extent[d] >= 1 && e->extent[d] <= (cuuint64_t)1 << 32 && e->box[d] >= 1 &&
                 e->box[d] <= 256 && steps[d] == 1;

@@ -18,7 +18,7 @@ enum {
     FAKE_CALLS = 4096,
     FAKE_LAUNCHES = 64,
     FAKE_ENCODES = 256,
-    FAKE_MAPS = PF_OPERAND_COUNT
+    FAKE_MAPS = PF_MAP_COUNT
 };
 
 typedef struct fake_launch {
@@ -27,7 +27,8 @@ typedef struct fake_launch {
     unsigned grid[3], block[3], shared;
     CUstream stream;
     int device;
-    int map[FAKE_MAPS];  /* by operand: index of the encode whose map was passed, -1 for none */
+    int map[FAKE_MAPS];  /* by operand and pf_map: index of the encode whose map was passed, -1 for
+                            none */
     CUdeviceptr address; /* of a memset */
     size_t count;        /* words of a memset */
     union {

@@ -282,6 +282,43 @@ static void backward_plain(void **state) {
                (cuuint64_t[]){256, 51200, 204800}, t->cross_tile);
 }
 
+/* Bias and mask by tiles of 64 queries x the owned keys, a mask of one row alone, dbias back by
+ * such tiles. */
+static void backward_staged_bias(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 200, 304, 64, 64});
+    test_add_bias(&a, PFATTN_DTYPE_F16, 1, 4, 200, 304);
+    test_add_mask(&a, 2, 1, 1, 304);
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD, &a, &bytes));
+    assert_success(pfattn_backward(handle, &a, (void *)0x7000000, bytes, NULL));
+    const fake_launch *l = &fake->launches[3];
+    const pf_attention_kargs *k = &l->args.attention;
+    assert_string_equal(fake_image_name(l->image), "sm_90a/backward.f16.64.general");
+    assert_int_equal(k->bias_stages, 2);
+    assert_int_equal(k->dbias_staged, 0);
+    assert_map(l, PF_MAP_BIAS, &a.bias, (cuuint64_t[]){304, 200, 4, 1},
+               (cuuint64_t[]){608, 121600, 16}, 64);
+    assert_in_range(l->map[PF_MAP_MASK], 0, fake->encode_count - 1);
+    const fake_encode *mask = &fake->encodes[l->map[PF_MAP_MASK]];
+    assert_ptr_equal(mask->address, a.mask.data);
+    assert_memory_equal(mask->extent, ((cuuint64_t[]){304, 1, 1, 2}), 4 * sizeof *mask->extent);
+    assert_memory_equal(mask->box, ((cuuint32_t[]){128, 1, 1, 1}), 4 * sizeof *mask->box);
+    assert_int_equal(mask->type, CU_TENSOR_MAP_DATA_TYPE_UINT8);
+    assert_int_equal(l->map[PF_MAP_DBIAS], -1);
+
+    test_add_bias(&a, PFATTN_DTYPE_F16, 2, 4, 200, 304);
+    a.dbias = test_dense(PFATTN_DTYPE_F16, 2, 4, 200, 304);
+    assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD, &a, &bytes));
+    int first = fake->launch_count;
+    assert_success(pfattn_backward(handle, &a, (void *)0x7000000, bytes, NULL));
+    l = &fake->launches[first + 3];
+    assert_int_equal(l->args.attention.dbias_staged, 1);
+    assert_map(l, PF_MAP_DBIAS, &a.dbias, (cuuint64_t[]){304, 200, 4, 2},
+               (cuuint64_t[]){608, 121600, 486400}, 64);
+}
+
 /* The JVP with a broadcast bias: all steps, from the images of both targets. */
 static void backward_jvp_with_bias(void **state) {
     (void)state;
@@ -498,6 +535,7 @@ int main(int argc, char **argv) {
         TEST(forward_masked),
         TEST(forward_split),
         TEST(backward_plain),
+        TEST(backward_staged_bias),
         TEST(backward_jvp_with_bias),
         TEST(merge),
         TEST(nothing_to_do),

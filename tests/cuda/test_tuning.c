@@ -37,11 +37,17 @@ static void every_kernel_has_one_default(void **state) {
     }
 }
 
-/* Variants are numbered from 1 without a gap, of the half types alone. */
+/* Variants are numbered from 1 without a gap, of the half types alone; a kernel has one row or none
+ * for its general image. */
 static void variants_are_numbered(void **state) {
     (void)state;
     for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
         const pf_tuning *t = &pf_cuda_tuning[i];
+        if (t->variant == PF_VARIANT_GENERAL) {
+            assert_int_equal(
+                count_rows(t->target, t->op, t->element_class, t->head_dim, PF_VARIANT_GENERAL), 1);
+            continue;
+        }
         assert_in_range(t->variant, 0, t->element_class == PF_CLASS_HALF ? PF_VARIANTS - 1 : 0);
         for (int variant = 0; variant <= t->variant; variant++) {
             assert_int_equal(count_rows(t->target, t->op, t->element_class, t->head_dim, variant),
@@ -67,6 +73,7 @@ static void rows_fit_the_chips(void **state) {
         assert_int_equal(t->cross_tile % 8, 0);
         assert_int_equal(t->head_dim % t->out_dim, 0);
         assert_in_range(t->stages, 1, 4);
+        assert_in_range(t->bias_bytes, 0, t->shared_bytes);
         assert_in_range(t->min_blocks, 1, 8);
         assert_in_range(t->persistent, 0, 1);
     }

@@ -17,7 +17,7 @@ extern "C" {
 #define PF_ROLLED
 #define PF_INFINITY INFINITY
 #define PF_OVERLAP PF_TEST_OVERLAP
-#define PF_BACKWARD_LATE PF_TEST_OVERLAP
+#define PF_BACKWARD_LATE (PF_TEST_OVERLAP && PF_ELEMENT != PF_KTYPE_BF16)
 #define PF_EXCHANGES 2
 
 #define PF_SLOTS PF_OWNED_TILE
@@ -234,6 +234,80 @@ PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_so
 PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *,
                              const pf_ring_pos *) {
     memcpy(to, (const void *)address, PF_CROSS_TILE * sizeof(float));
+}
+
+/* Staged bias: tiles of [query][key]. */
+#define PF_BIAS_RUN 4
+#define PF_BIAS_BYTES SCALAR_BIAS_BYTES
+typedef struct pf_bias_reader {
+    const unsigned char *tile;
+    bool excludes;
+} pf_bias_reader;
+
+PF_DEVICE void pf_bias_load(unsigned char *tile, const pf_source *source, int map,
+                            const pf_rows *rows, pf_ring *, const pf_ring_pos *) {
+    const pf_attention_kargs *a = source->a;
+    const pf_karg_tensor *t = map == PF_MAP_MASK    ? &a->mask
+                              : map == PF_MAP_TBIAS ? &a->tbias
+                                                    : &a->bias;
+    const int size = map == PF_MAP_MASK ? 1 : 2;
+    for (int n = 0; n < PF_TILE_QUERIES * PF_TILE_KEYS; ++n) {
+        const int i = rows->row0 + n / PF_TILE_KEYS, j = rows->channel0 + n % PF_TILE_KEYS;
+        const pf_i64 at = rows->b * t->stride[0] + rows->h * t->stride[1] + i * t->stride[2] + j;
+        memset(tile + n * size, 0, size);
+        if (i < a->queries && j < a->keys)
+            memcpy(tile + n * size, (const unsigned char *)t->address + at * size, size);
+    }
+}
+
+/* Place of an element of the scores in a tile. */
+PF_DEVICE int scalar_bias_index(int e) {
+    const int owned = e / PF_CROSS_TILE, cross = e % PF_CROSS_TILE;
+    const bool owns_queries = PF_OP <= PF_OP_FORWARD_JVP;
+    return (owns_queries ? owned : cross) * PF_TILE_KEYS + (owns_queries ? cross : owned);
+}
+
+PF_DEVICE pf_bias_reader pf_bias_reader_of(const unsigned char *tile, const pf_karg_tensor *) {
+    const pf_bias_reader r = {tile, false};
+    return r;
+}
+#define pf_mask_reader_of pf_bias_reader_of
+
+PF_DEVICE void pf_bias_read(pf_bias_reader *r, int e, float *x) {
+    for (int u = 0; u < PF_BIAS_RUN; ++u) {
+        x[u] = scalar_element((unsigned long long)r->tile, scalar_bias_index(e + u));
+        r->excludes = r->excludes || x[u] == -INFINITY;
+    }
+}
+
+PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *r) {
+    return r->excludes;
+}
+
+PF_DEVICE void pf_mask_read(const pf_bias_reader *r, int e, bool *keep) {
+    for (int u = 0; u < PF_BIAS_RUN; ++u)
+        keep[u] = r->tile[scalar_bias_index(e + u)] != 0;
+}
+
+PF_DEVICE void pf_bias_put(unsigned char *tile, const pf_weights *w) {
+    for (int e = 0; e < PF_SCORE_COUNT; ++e)
+        ((unsigned short *)tile)[scalar_bias_index(e)] =
+            PF_ELEMENT == PF_KTYPE_F16 ? pf_f32_to_f16(w->x[e]) : pf_f32_to_bf16(w->x[e]);
+}
+
+PF_DEVICE void pf_bias_send(const unsigned char *tile, const pf_source *source,
+                            const pf_rows *rows) {
+    const pf_attention_kargs *a = source->a;
+    const pf_karg_tensor *t = &a->dbias;
+    for (int n = 0; n < PF_TILE_QUERIES * PF_TILE_KEYS; ++n) {
+        const int i = rows->row0 + n / PF_TILE_KEYS, j = rows->channel0 + n % PF_TILE_KEYS;
+        if (i < a->queries && j < a->keys)
+            ((unsigned short *)t->address)[rows->b * t->stride[0] + rows->h * t->stride[1] +
+                                           i * t->stride[2] + j] = ((unsigned short *)tile)[n];
+    }
+}
+
+PF_DEVICE void pf_bias_sent() {
 }
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,

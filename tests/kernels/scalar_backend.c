@@ -26,7 +26,8 @@
      1,                                                                                            \
      0,                                                                                            \
      0,                                                                                            \
-     0},
+     0,                                                                                            \
+     SCALAR_BIAS_BYTES},
 #define ROWS(element_class)                                                                        \
     ROW(FORWARD, element_class)                                                                    \
     ROW(FORWARD_JVP, element_class)                                                                \

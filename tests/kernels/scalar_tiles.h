@@ -9,7 +9,9 @@ enum {
     SCALAR_OWNED_TILE = 16,
     SCALAR_CROSS_TILE = 8,
     SCALAR_OUT_DIM = 32,
-    SCALAR_STAGES = 2
+    SCALAR_STAGES = 2,
+    /* Two stages of bias or of mask, one of these and a tangent. */
+    SCALAR_BIAS_BYTES = 8192
 };
 
 #endif

@@ -84,6 +84,14 @@ static void test_split_keys(void **state) {
     case_list_free(&list);
 }
 
+static void test_staged_bias(void **state) {
+    (void)state;
+    case_list list = {0};
+    case_list_staged(&list);
+    run_all(&list, 180);
+    case_list_free(&list);
+}
+
 static void test_random_cases(void **state) {
     (void)state;
     case_list list = {0};
@@ -96,6 +104,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_listed_cases),
         cmocka_unit_test(test_split_keys),
+        cmocka_unit_test(test_staged_bias),
         cmocka_unit_test(test_random_cases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -276,6 +276,57 @@ void case_list_decode(case_list *list) {
     add_decodes(list, 1);
 }
 
+/* Bias of the operands' type, and mask, in layouts that some kernels load tile by tile: rows of
+ * whole 16-byte units. */
+static const char *const staged_features[] = {
+    "bias=%s",
+    "bias=%s causal=1",
+    "bias=%s biasdims=hmn layout=bshd",
+    "bias=%s biasdims=n causal=1 diag=20",
+    "bias=%s biasdims=bn odtype=f32 gdtype=f32",
+    "bias=%s biasdims=mn Hk=1",
+    "bias=%s biasfill=some-inf causal=1",
+    "bias=%s biasfill=rows-inf",
+    "bias=%s biasfill=some-inf biasdims=bn garbage=1",
+    "bias=%s biasfill=lowest",
+    "bias=%s biasfill=some-lowest mask=random",
+    "bias=%s mask=random causal=1 diag=-9",
+    "bias=%s mask=blocks maskdims=mn biasfill=some-inf",
+    "bias=%s mask=padding maskdims=bn garbage=1 Hk=1",
+    "bias=%s w=21 causal=1",
+    "bias=%s alpha=-0.3",
+    "bias=%s outputs=o,to,dbias,tdbias",
+    "bias=%s tangents=tbias",
+    "bias=%s nan=query mask=random",
+    "bias=%s det=1 repeat=1 causal=1",
+    "bias=%s pad=16",
+    "mask=random tangents=tq,tv",
+    "mask=random maskdims=n causal=1",
+    "mask=rows",
+    "mask=zeros garbage=1",
+    "mask=padding maskdims=bn garbage=1 w=30",
+    "mask=blocks maskdims=hmn causal=1 layout=mixed",
+};
+
+static void add_staged(case_list *list, const char *shape) {
+    for (int f = 0; f < COUNT(staged_features); f++) {
+        for (int op = 0; op < COUNT(all_ops); op++) {
+            const char *dtype = all_dtypes[(f + op) % 2];
+            char feature[128];
+            if (op > 1 && strstr(staged_features[f], "nan=")) {
+                continue;
+            }
+            snprintf(feature, sizeof feature, staged_features[f], dtype);
+            case_list_add(list, "op=%s dtype=%s %s %s", all_ops[op], dtype, shape, feature);
+        }
+    }
+}
+
+void case_list_staged(case_list *list) {
+    add_staged(list, "B=1 H=2 M=37 N=80 D=24 E=40");
+    add_staged(list, "B=2 H=2 M=50 N=48 D=40");
+}
+
 static void add_long_decodes(case_list *list) {
     static const char *const dims[] = {"D=64", "D=128", "D=256", "D=72 E=200"};
     static const int queries[] = {1, 3, 16}, keys[] = {4096, 16384, 65536};
@@ -329,6 +380,13 @@ void case_list_quick(case_list *list) {
     case_list_add(list, "op=forward dtype=e5m2 B=2 H=2 M=64 N=100 D=64 odtype=f16");
     case_list_add(list, "op=forward dtype=e5m2 H=2 M=65 N=65 D=128 causal=1 bias=f32 layout=bshd");
     add_merges(list, false);
+}
+
+static void add_long_staged(case_list *list) {
+    case_list_staged(list);
+    add_staged(list, "B=2 H=4 Hk=2 M=300 N=400 D=64");
+    add_staged(list, "H=2 M=333 N=272 D=128");
+    add_staged(list, "H=2 M=140 N=336 D=256");
 }
 
 static void add_shapes(case_list *list) {
@@ -506,6 +564,7 @@ void case_list_simulator(case_list *list) {
     }
     add_tangent_sets(list, "f16");
     case_list_decode(list);
+    case_list_staged(list);
     add_nans(list, "bf16");
     add_zero_extents(list);
     add_merges(list, true);
@@ -516,6 +575,7 @@ void case_list_full(case_list *list, const case_limits *limits, uint64_t seed) {
     add_shapes(list);
     add_head_dims(list);
     add_features(list);
+    add_long_staged(list);
     for (int dtype = 0; dtype < COUNT(all_dtypes); dtype++) {
         add_tangent_sets(list, all_dtypes[dtype]);
         add_nans(list, all_dtypes[dtype]);

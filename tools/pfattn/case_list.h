@@ -32,6 +32,9 @@ void case_list_full(case_list *list, const case_limits *limits, uint64_t seed);
 /* Few queries against thousands of keys, with every feature: what GPU backends share out. */
 void case_list_decode(case_list *list);
 
+/* Bias and mask that kernels may load tile by tile. */
+void case_list_staged(case_list *list);
+
 /* Add the case of a text; false with a message where it has none. */
 bool case_list_add_text(case_list *list, const char *text, char *message, size_t size);
 

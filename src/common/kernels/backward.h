@@ -121,6 +121,26 @@ PF_DEVICE int backward_turn(const backward_context *c, const query_step *step) {
     return (end - 1) / PF_OWNED_TILE - tile;
 }
 
+/* dS to dbias. Where it is staged it takes the place of the tile of bias: it is put there before
+ * the groups exchange dS, and leaves after. */
+PF_DEVICE void backward_put_dbias(backward_context *c, backward_state *g, const query_step *step) {
+    if (!backward_stores_dbias(c))
+        return;
+    if (c->bias_stages > 0 && c->a->dbias_staged)
+        pf_bias_put(bias_tile(&c->sm->bias, c->a, PF_MAP_BIAS, c->bias_pos.take), &g->ds[PF_T]);
+    else
+        backward_store_dbias(c, &g->dp[PF_T], step);
+}
+
+PF_DEVICE void backward_send_dbias(backward_context *c, const query_step *step) {
+    if (c->bias_stages > 0 && c->a->dbias_staged && backward_stores_dbias(c)) {
+        const pf_rows rows = {c->w.b,  step->h, step->tile * PF_CROSS_TILE, c->a->queries, 0,
+                              c->w.j0, 0};
+        pf_bias_send(bias_tile(&c->sm->bias, c->a, PF_MAP_BIAS, c->bias_pos.take), &c->source,
+                     &rows);
+    }
+}
+
 /* Add the owned keys' share of dQ to memory, in turn where determinism is asked for. */
 PF_DEVICE void backward_add_dq(backward_context *c, const pf_cross_out *dq,
                                const query_step *step) {
@@ -139,7 +159,7 @@ PF_DEVICE void backward_add_dq(backward_context *c, const pf_cross_out *dq,
 
 /* The steps to load next, on targets without a producer. */
 typedef struct backward_fills {
-    query_walk q, dout;
+    query_walk q, dout, bias;
 } backward_fills;
 
 PF_DEVICE void backward_first_fills(backward_context *c, backward_fills *fills, int pair) {
@@ -151,6 +171,25 @@ PF_DEVICE void backward_first_fills(backward_context *c, backward_fills *fills, 
         backward_fill_dout(c, &fills->dout.at);
         query_walk_next(&fills->dout, &c->w);
     }
+    for (int n = 0; n < c->bias_stages && !query_walk_done(&fills->bias, c->a, &c->w); ++n) {
+        backward_fill_bias(c, &fills->bias.at);
+        query_walk_next(&fills->bias, &c->w);
+    }
+}
+
+/* Give a tile of bias and mask back; one that holds dS, once that has left. */
+PF_DEVICE void backward_release_bias(backward_context *c, backward_fills *fills) {
+    if (c->bias_stages == 0)
+        return;
+    if (c->a->dbias_staged)
+        pf_bias_sent();
+    pf_ring_release(&c->sm->bias_ring, &c->bias_pos, c->bias_stages);
+    PF_REFILL({
+        if (!query_walk_done(&fills->bias, c->a, &c->w)) {
+            backward_fill_bias(c, &fills->bias.at);
+            query_walk_next(&fills->bias, &c->w);
+        }
+    });
 }
 
 PF_DEVICE void backward_release_q(backward_context *c, backward_fills *fills) {
@@ -177,7 +216,6 @@ PF_DEVICE void backward_release_dout(backward_context *c, backward_fills *fills)
 PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fills *fills,
                               backward_state *g, pf_out *dk, pf_out *dv) {
     for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, &c->w), ++n) {
-        const bool whole = backward_keeps_all(c, &walk->at);
         pf_exchange *ds = c->ds[n % PF_EXCHANGES];
         pf_cross_out dq;
         pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
@@ -185,20 +223,21 @@ PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fi
         pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
         backward_issue_dp(c, g);
         pf_mma_wait(1);
-        backward_weights(c, g, &walk->at, whole);
+        const bool whole = backward_weights(c, g, &walk->at);
         backward_pack_weights(g);
         backward_issue_dv(c, g, dv);
         pf_mma_wait(1);
         backward_ds(c, g, whole);
-        if (backward_stores_dbias(c))
-            backward_store_dbias(c, &g->dp[PF_T], &walk->at);
+        backward_put_dbias(c, g, &walk->at);
         pf_exchange_publish(ds, g->ds);
+        backward_send_dbias(c, &walk->at);
         backward_issue_dq(c, ds, &dq);
         backward_issue_dk(c, g, dk);
         pf_mma_wait(1);
         backward_release_dout(c, fills);
         if (c->a->dq_sum[walk->at.pair])
             backward_add_dq(c, &dq, &walk->at);
+        backward_release_bias(c, fills);
         pf_mma_wait(0);
         backward_release_q(c, fills);
     }
@@ -215,7 +254,6 @@ PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fi
 PF_DEVICE void backward_steps_late(backward_context *c, query_walk *walk, backward_fills *fills,
                                    backward_state *g, pf_out *dk, pf_out *dv) {
     for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, &c->w), ++n) {
-        const bool whole = backward_keeps_all(c, &walk->at);
         pf_exchange *ds = c->ds[n % PF_EXCHANGES];
         const pf_cross_tile *q = c->sm->q[c->q_pos.take];
         pf_cross_out dq;
@@ -224,12 +262,12 @@ PF_DEVICE void backward_steps_late(backward_context *c, query_walk *walk, backwa
         pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
         backward_issue_dp(c, g);
         pf_mma_wait(1);
-        backward_weights(c, g, &walk->at, whole);
+        const bool whole = backward_weights(c, g, &walk->at);
         pf_mma_wait(0);
         backward_ds(c, g, whole);
-        if (backward_stores_dbias(c))
-            backward_store_dbias(c, &g->dp[PF_T], &walk->at);
+        backward_put_dbias(c, g, &walk->at);
         pf_exchange_publish(ds, g->ds);
+        backward_send_dbias(c, &walk->at);
         backward_issue_dq(c, ds, &dq);
         backward_pack_weights(g);
         backward_issue_dv(c, g, dv);
@@ -240,6 +278,7 @@ PF_DEVICE void backward_steps_late(backward_context *c, query_walk *walk, backwa
         pf_mma_wait(2);
         if (c->a->dq_sum[walk->at.pair])
             backward_add_dq(c, &dq, &walk->at);
+        backward_release_bias(c, fills);
         pf_mma_wait(0);
         backward_release_dout(c, fills);
         backward_release_q(c, fills);
@@ -249,7 +288,7 @@ PF_DEVICE void backward_steps_late(backward_context *c, query_walk *walk, backwa
 PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out *dv) {
     backward_state g;
     query_walk walk = query_walk_begin(c->a, &c->w, pair);
-    backward_fills fills = {walk, walk};
+    backward_fills fills = {walk, walk, walk};
     PF_REFILL(backward_first_fills(c, &fills, pair));
     backward_take_kv(c, &g, pair);
     if (PF_BACKWARD_LATE)
@@ -267,10 +306,13 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     c.ds = sm->ds;
     c.source = (pf_source)PF_SOURCE;
     c.a = PF_KERNEL_ARGS;
+    c.bias_stages = bias_stages(c.a);
     pf_ring_init(&c.sm->k_ring, 1);
     pf_ring_init(&c.sm->v_ring, 1);
     pf_ring_init(&c.sm->q_ring, PF_STAGES);
     pf_ring_init(&c.sm->dout_ring, PF_STAGES);
+    if (PF_BIAS_BYTES > 0)
+        pf_ring_init(&c.sm->bias_ring, c.bias_stages);
     pf_block_sync();
     PF_PRODUCER {
         for (int round = 0, at; (at = backward_work_index(c.a, round)) < c.a->work_count; ++round) {
@@ -281,6 +323,7 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
                 for (query_walk walk = query_walk_begin(c.a, &c.w, pair);
                      !query_walk_done(&walk, c.a, &c.w); query_walk_next(&walk, &c.w)) {
                     backward_fill_q(&c, &walk.at);
+                    backward_fill_bias(&c, &walk.at);
                     backward_fill_dout(&c, &walk.at);
                 }
             }

@@ -4,6 +4,7 @@
  *
  * The workgroup owns keys and streams queries. With tangents every product has its product rule
  * beside it. */
+#include "bias.h"
 #include "scores.h"
 #include "work.h"
 
@@ -12,9 +13,10 @@ typedef struct backward_shared {
     pf_owned_tile v[1 + PF_TANGENT];
     pf_cross_tile q[PF_STAGES][1 + PF_TANGENT];
     pf_cross_tile dout[PF_STAGES][1 + PF_TANGENT];
+    bias_tiles bias;
     float q_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE];    /* L, tL */
     float dout_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE]; /* delta, tdelta */
-    pf_ring k_ring, v_ring, q_ring, dout_ring;
+    pf_ring k_ring, v_ring, q_ring, dout_ring, bias_ring;
 } backward_shared;
 
 /* Keys [j0, j1) of key/value head hk in batch b, output channels from channel0. */
@@ -67,7 +69,8 @@ typedef struct backward_context {
     pf_source source;
     const pf_attention_kargs *a;
     backward_work w;
-    pf_ring_pos k_pos, v_pos, q_pos, dout_pos;
+    pf_ring_pos k_pos, v_pos, q_pos, dout_pos, bias_pos;
+    int bias_stages;                   /* of the staged bias; 0 where there is none */
     pf_exchange (*ds)[1 + PF_TANGENT]; /* PF_EXCHANGES of them; dbias has none */
 } backward_context;
 
@@ -101,11 +104,11 @@ PF_DEVICE void backward_fill_v(backward_context *c, int pair) {
     pf_ring_publish(ring, &c->v_pos, 1);
 }
 
-/* Is every score of the tile kept? Queries past the end have P = 0 by their L. */
-PF_DEVICE bool backward_keeps_all(const backward_context *c, const query_step *step) {
+/* Does the window keep every score of the tile? Queries past the end have P = 0 by their L. */
+PF_DEVICE bool backward_window_keeps_all(const backward_context *c, const query_step *step) {
     const int i0 = step->tile * PF_CROSS_TILE;
-    return !PF_GENERAL && pf_window_keeps_all(c->a, step->pair, i0, i0 + PF_CROSS_TILE, c->w.j0,
-                                              c->w.j0 + PF_OWNED_TILE);
+    return pf_window_keeps_all(c->a, step->pair, i0, i0 + PF_CROSS_TILE, c->w.j0,
+                               c->w.j0 + PF_OWNED_TILE);
 }
 
 /* Rows of a tile of queries; those that keep no key are not read, so that they add nothing. Where
@@ -114,7 +117,7 @@ PF_DEVICE pf_rows backward_query_rows(const backward_context *c, const query_ste
     const pf_attention_kargs *a = c->a;
     const pf_i64 bh = (pf_i64)c->w.b * a->heads + step->h;
     pf_rows rows = {c->w.b, step->h, step->tile * PF_CROSS_TILE, a->queries, 0, 0, 0};
-    if (!backward_keeps_all(c, step))
+    if (PF_GENERAL || !backward_window_keeps_all(c, step))
         rows.live = a->query_live + bh * a->queries_padded;
     return rows;
 }
@@ -158,6 +161,12 @@ PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
         pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TDELTA), ring, &c->dout_pos);
     }
     pf_ring_publish(ring, &c->dout_pos, PF_STAGES);
+}
+
+PF_DEVICE void backward_fill_bias(backward_context *c, const query_step *step) {
+    if (c->bias_stages > 0)
+        bias_fill(&c->sm->bias, &c->source, c->a, &c->sm->bias_ring, c->w.b, step->h,
+                  step->tile * PF_CROSS_TILE, c->w.j0, &c->bias_pos);
 }
 
 /* What a thread of a compute group carries. */
@@ -241,20 +250,17 @@ PF_DEVICE void backward_mask_window(const backward_context *c, backward_state *g
     }
 }
 
-/* Dot products to weights: P = exp(S - L), tP = P (t - tL), shifted by PF_WEIGHT_SHIFT as is dS
- * after them. */
-PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
-                                const query_step *step, bool whole) {
+/* P = exp(S - L) and tP = P (t - tL), with zeros for scores of -inf where these are to be told
+ * apart: their P is 0, but L or t may be NaN. */
+PF_DEVICE void backward_exp(const backward_context *c, backward_state *g, bool tell_apart) {
     const pf_attention_kargs *a = c->a;
     const int stage = c->q_pos.take;
     const float *lse = c->sm->q_stats[stage][0], *tlse = c->sm->q_stats[stage][PF_T];
     const float alpha = PF_GENERAL ? 1.f : a->alpha;
-    if (PF_GENERAL)
-        backward_add_bias(c, g, step);
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int x = pf_score_cross(e);
         const float s = g->s[0].x[e];
-        const bool keep = !PF_GENERAL || s != -PF_INFINITY;
+        const bool keep = !tell_apart || s != -PF_INFINITY;
         const float p =
             pf_exp2(PF_GENERAL ? pf_fma(s - lse[x], PF_LOG2E, PF_WEIGHT_SHIFT)
                                : pf_fma(s, a->alpha_log2e, -(lse[x] - PF_WEIGHT_SHIFT)));
@@ -264,8 +270,25 @@ PF_DEVICE void backward_weights(const backward_context *c, backward_state *g,
             g->s[PF_T].x[e] = keep ? t : 0.f;
         }
     }
-    if (!PF_GENERAL && !whole)
-        backward_mask_window(c, g, step);
+}
+
+/* Dot products to weights: P, and tP, shifted by PF_WEIGHT_SHIFT as is dS after them. Are all of
+ * this thread's scores kept? */
+PF_DEVICE bool backward_weights(backward_context *c, backward_state *g, const query_step *step) {
+    bool whole = false;
+    if (PF_GENERAL && c->bias_stages == 0) {
+        backward_add_bias(c, g, step);
+        backward_exp(c, g, true);
+    } else {
+        whole = backward_window_keeps_all(c, step);
+        const bool all_kept = whole;
+        if (PF_GENERAL && bias_add(&c->sm->bias, c->a, g->s, &c->sm->bias_ring, &c->bias_pos))
+            whole = false;
+        backward_exp(c, g, PF_GENERAL && PF_TANGENT);
+        if (!all_kept)
+            backward_mask_window(c, g, step);
+    }
+    return whole;
 }
 
 PF_DEVICE void backward_pack_weights(backward_state *g) {

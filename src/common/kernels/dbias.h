@@ -38,7 +38,6 @@ PF_DEVICE dbias_work dbias_work_at(const pf_attention_kargs *a, int index) {
 /* The dS of one tile of scores and one pair, added to this thread's sums. */
 PF_DEVICE void dbias_add_tile(backward_context *c, const query_step *step, pf_scores *sum) {
     backward_state g;
-    const bool whole = backward_keeps_all(c, step);
     backward_fill_k(c, step->pair);
     backward_fill_v(c, step->pair);
     backward_fill_q(c, step);
@@ -49,8 +48,7 @@ PF_DEVICE void dbias_add_tile(backward_context *c, const query_step *step, pf_sc
     pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
     backward_issue_dp(c, &g);
     pf_mma_wait(0);
-    backward_weights(c, &g, step, whole);
-    backward_ds(c, &g, whole);
+    backward_ds(c, &g, backward_weights(c, &g, step));
     pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
     pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
     pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);

@@ -5,6 +5,7 @@
  * keys, the near ones with pair 0 and the far ones with pair 1: the online softmax does not mind
  * the order, so only tiles that straddle the threshold are visited twice. With tangents the same
  * walk also carries t = dS and accumulates sum P (t v + tv); its mean is taken out at the end. */
+#include "bias.h"
 #include "out.h"
 #include "scores.h"
 #include "work.h"
@@ -20,7 +21,8 @@ typedef struct forward_shared {
     pf_owned_tile q[1 + PF_TANGENT];
     pf_cross_tile k[PF_STAGES][1 + PF_TANGENT];
     pf_value_tile v[PF_STAGES][1 + PF_TANGENT];
-    pf_ring q_ring, k_ring, v_ring;
+    bias_tiles bias;
+    pf_ring q_ring, k_ring, v_ring, bias_ring;
 } forward_shared;
 
 /* One workgroup's share of the problem: queries [i0, i1) of (b, h), which reads key/value head hk;
@@ -97,8 +99,8 @@ typedef struct forward_context {
     pf_source source;
     const pf_attention_kargs *a;
     forward_work w;
-    pf_ring_pos q_pos, k_pos, v_pos;
-    key_walk fill_k, fill_v; /* the tiles to load next, on targets without a producer */
+    pf_ring_pos q_pos, k_pos, v_pos, bias_pos;
+    key_walk fill_k, fill_v, fill_bias; /* the tiles to load next, on targets without a producer */
 } forward_context;
 
 PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {
@@ -147,6 +149,12 @@ PF_DEVICE void forward_fill_v(forward_context *c, const key_walk *walk) {
     if (PF_TANGENT)
         pf_value_load(&v[PF_T], &c->source, PF_OPERAND_TV, &rows, ring, &c->v_pos);
     pf_ring_publish(ring, &c->v_pos, PF_STAGES);
+}
+
+PF_DEVICE void forward_fill_bias(forward_context *c, const key_walk *walk) {
+    if (bias_stages(c->a) > 0)
+        bias_fill(&c->sm->bias, &c->source, c->a, &c->sm->bias_ring, c->w.b, c->w.h, c->w.i0,
+                  walk->tile * PF_CROSS_TILE, &c->bias_pos);
 }
 
 /* What a thread of a compute group carries from tile to tile. */
@@ -228,19 +236,43 @@ PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a
     }
 }
 
-/* Scores to weights, unnormalised: P = exp(s - max), H = P * t, both shifted by PF_WEIGHT_SHIFT.
- * The general kernel subtracts before it scales: a score near the lowest finite number times
- * log2(e) would overflow. */
-PF_DEVICE void forward_softmax(const forward_context *c, forward_state *f, const key_walk *walk) {
+/* Give a tile of bias and mask back. */
+PF_DEVICE void forward_release_bias(forward_context *c) {
+    pf_ring_release(&c->sm->bias_ring, &c->bias_pos, c->a->bias_stages);
+    PF_REFILL({
+        if (!key_walk_done(&c->fill_bias, c->a)) {
+            forward_fill_bias(c, &c->fill_bias);
+            key_walk_next(&c->fill_bias, c->a, &c->w);
+        }
+    });
+}
+
+/* Dot products to scores: in the general kernel in natural units, in the plain one as they are;
+ * -inf where they are not kept. */
+PF_DEVICE void forward_scores(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
     const forward_work *w = &c->w;
     const int j0 = walk->tile * PF_CROSS_TILE;
-    const float unit = PF_GENERAL ? PF_LOG2E : a->alpha_log2e;
-    if (PF_GENERAL)
+    if (PF_GENERAL && bias_stages(a) == 0) {
         forward_add_bias(f, a, w, walk->pair, j0);
-    else if (!pf_window_keeps_all(a, walk->pair, w->i0 + pf_group_begin(), w->i0 + pf_group_end(),
-                                  j0, j0 + PF_CROSS_TILE))
+        return;
+    }
+    if (PF_GENERAL) {
+        bias_add(&c->sm->bias, a, f->s, &c->sm->bias_ring, &c->bias_pos);
+        forward_release_bias(c);
+    }
+    if (!pf_window_keeps_all(a, walk->pair, w->i0 + pf_group_begin(), w->i0 + pf_group_end(), j0,
+                             j0 + PF_CROSS_TILE))
         forward_mask_window(f, a, w, walk->pair, j0);
+}
+
+/* Scores to weights, unnormalised: P = exp(s - max), H = P * t, both shifted by PF_WEIGHT_SHIFT.
+ * The general kernel subtracts before it scales: a score near the lowest finite number times
+ * log2(e) would overflow. */
+PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_walk *walk) {
+    const pf_attention_kargs *a = c->a;
+    const float unit = PF_GENERAL ? PF_LOG2E : a->alpha_log2e;
+    forward_scores(c, f, walk);
 
     float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = f->max[s];
@@ -388,7 +420,7 @@ PF_DEVICE void forward_release_v(forward_context *c) {
 
 /* The first loads, on targets without a producer. */
 PF_DEVICE void forward_prefetch(forward_context *c, const key_walk *walk) {
-    c->fill_k = c->fill_v = *walk;
+    c->fill_k = c->fill_v = c->fill_bias = *walk;
     if (key_walk_done(walk, c->a))
         return;
     forward_fill_q(c, walk->pair);
@@ -397,6 +429,10 @@ PF_DEVICE void forward_prefetch(forward_context *c, const key_walk *walk) {
         key_walk_next(&c->fill_k, c->a, &c->w);
         forward_fill_v(c, &c->fill_v);
         key_walk_next(&c->fill_v, c->a, &c->w);
+    }
+    for (int n = 0; n < bias_stages(c->a) && !key_walk_done(&c->fill_bias, c->a); ++n) {
+        forward_fill_bias(c, &c->fill_bias);
+        key_walk_next(&c->fill_bias, c->a, &c->w);
     }
 }
 
@@ -412,6 +448,10 @@ PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk
         pf_turn_pass();
         forward_take_qk(c, f, walk);
         forward_release_qk(c, walk);
+        if (bias_stages(c->a) > 0) {
+            pf_ring_take(&c->sm->bias_ring, &c->bias_pos, c->a->bias_stages);
+            forward_release_bias(c);
+        }
         pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
         forward_release_v(c);
         key_walk_next(walk, c->a, &c->w);
@@ -492,6 +532,8 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     pf_ring_init(&sm->q_ring, 1);
     pf_ring_init(&sm->k_ring, PF_STAGES);
     pf_ring_init(&sm->v_ring, PF_STAGES);
+    if (PF_BIAS_BYTES > 0)
+        pf_ring_init(&sm->bias_ring, bias_stages(c.a));
     pf_block_sync();
     PF_PRODUCER {
         for (int round = 0, at; (at = pf_work_index(round, c.a->work_count)) < c.a->work_count;
@@ -502,6 +544,7 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
                 if (walk.enters)
                     forward_fill_q(&c, walk.pair);
                 forward_fill_k(&c, &walk);
+                forward_fill_bias(&c, &walk);
                 forward_fill_v(&c, &walk);
             }
         }

@@ -118,6 +118,20 @@
  *         pf_out_mma_exchange(out, exchange, cross, channel0) is pf_out_mma with the group's own
  *         weights in the exchange
  *
+ * STAGED BIAS, for targets whose copies run ahead; left out by not defining PF_BIAS_RUN. Where the
+ * arguments say so (bias_stages) bias and its tangent, both of the operands' 16-bit type, and mask
+ * come by tiles of PF_TILE_QUERIES x PF_TILE_KEYS, of PF_BIAS_TILE_BYTES or PF_MASK_TILE_BYTES.
+ *     PF_BIAS_BYTES     shared memory for these, 1024-byte aligned, 0 for none
+ *     pf_bias_load(tile, source, map, rows, ring, pos)  load the tile of PF_MAP_BIAS, _TBIAS or
+ *         _MASK whose first query and key are rows->row0 and rows->channel0
+ *     pf_bias_reader r = pf_bias_reader_of(tile, tensor); pf_bias_read(&r, e, x)  elements e, ...
+ * of the fragment of scores, PF_BIAS_RUN of them, where e is a multiple of it pf_bias_excludes(&r)
+ * was one of those read -inf? Called uniformly, perhaps true in vain pf_mask_reader_of,
+ * pf_mask_read(&r, e, keep)      likewise, of a mask pf_bias_put(tile, w)   dS in place of the
+ * group's bias, as dbias of the operands' type; pf_exchange_publish comes next, then
+ * pf_bias_send(tile, source, rows), which may write PF_MAP_DBIAS later; pf_bias_sent() returns when
+ * the tile can be filled again
+ *
  * WIDE ACCESS, for targets that gain by it; each is left out by not defining its macro:
  *     PF_VECTOR 8     pf_read_vector(address, index, type, x): 8 adjacent elements of f16, bf16 or
  *         f32, 16-byte aligned; pf_lanes_sum(x, n): the sum over aligned groups of n lanes, a power
@@ -148,5 +162,9 @@ typedef struct pf_turn {
 } pf_turn;
 
 #define PF_INT_MAX 0x7fffffff
+
+/* Rows of queries and of keys in a workgroup's tile of scores. */
+#define PF_TILE_QUERIES (PF_OP <= PF_OP_FORWARD_JVP ? PF_OWNED_TILE : PF_CROSS_TILE)
+#define PF_TILE_KEYS (PF_OP <= PF_OP_FORWARD_JVP ? PF_CROSS_TILE : PF_OWNED_TILE)
 
 #endif

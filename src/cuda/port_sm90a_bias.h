@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Staged bias and mask on Hopper. A tile is a row of slabs of 64 keys of a 16-bit bias or 128 of a
+ * mask, each of rows of 128 bytes, one a query, swizzled like the operands; where the tensor is
+ * broadcast over queries only the first row is there.
+ *
+ * Fragments come by ldmatrix, which gives eight elements of a thread, four 8 x 8 matrices, at once:
+ * matrix m has owned rows from 8 * (m % 2) on and cross rows from 8 * (m / 2) on. Backward's
+ * fragments have keys as rows, so there it transposes. */
+#ifndef PF_PORT_SM90A_BIAS_H
+#define PF_PORT_SM90A_BIAS_H
+
+#define PF_BIAS_RUN 8
+#define PF_BIAS_BYTES PF_TUNED_BIAS_BYTES
+
+enum {
+    PF_OWNS_QUERIES = PF_OP == PF_OP_FORWARD || PF_OP == PF_OP_FORWARD_JVP,
+    PF_MASK_SLAB = 128,
+    /* Eight cross rows further, where these are queries. */
+    PF_QUERIES_8 = 8 * PF_ROW_BYTES,
+    /* Two infinities, positive and negative. */
+    PF_BIAS_INFINITY = pf_bf16_elements ? 0x7f80 : 0x7c00,
+};
+
+typedef struct pf_bias_reader {
+    pf_u32 address[2]; /* of what this thread reads first; the mask's bytes are in two places */
+    int step;          /* from one run to the next, where cross rows are queries */
+    pf_u32 lowest;     /* of each half of the pairs that were read */
+} pf_bias_reader;
+
+PF_DEVICE void pf_bias_load(unsigned char *tile, const pf_source *source, int map,
+                            const pf_rows *rows, pf_ring *ring, const pf_ring_pos *pos) {
+    const pf_attention_kargs *a = source->a;
+    const pf_karg_tensor *t = map == PF_MAP_MASK    ? &a->mask
+                              : map == PF_MAP_TBIAS ? &a->tbias
+                                                    : &a->bias;
+    const int slab_keys = map == PF_MAP_MASK ? PF_MASK_SLAB : PF_SLAB;
+    const int slabs = (PF_TILE_KEYS + slab_keys - 1) / slab_keys;
+    const int count = t->stride[2] ? PF_TILE_QUERIES : 1;
+    if (pf_lane() != 0)
+        return;
+    pf_u64 *barrier = &ring->full[pos->fill];
+    pf_barrier_expect(barrier, slabs * count * PF_ROW_BYTES);
+    PF_UNROLL for (int slab = 0; slab < slabs; ++slab)
+        pf_tensor_copy(tile + slab * PF_TILE_QUERIES * PF_ROW_BYTES, &source->maps->map[map],
+                       barrier, rows->channel0 + slab * slab_keys, t->stride[2] ? rows->row0 : 0,
+                       t->stride[1] ? rows->h : 0, t->stride[0] ? rows->b : 0);
+}
+
+/* Where the row of a matrix is that this lane gives the address of. */
+PF_DEVICE pf_u32 pf_bias_address(const unsigned char *tile, bool broadcast) {
+    const int lane = pf_lane(), matrix = lane / 8, warp = pf_consumer_warp();
+    const int owned = 16 * warp + 8 * (matrix % 2), cross = 8 * (matrix / 2);
+    const int query = broadcast ? 0 : (PF_OWNS_QUERIES ? owned : cross) + lane % 8;
+    const int chunk = (PF_OWNS_QUERIES ? cross : owned) / 8; /* of eight keys */
+    return pf_shared_address(tile) + (chunk / 8 * PF_TILE_QUERIES + query) * PF_ROW_BYTES +
+           (chunk % 8 ^ query % 8) * 16;
+}
+
+PF_DEVICE pf_bias_reader pf_bias_reader_of(const unsigned char *tile, const pf_karg_tensor *t) {
+    const bool broadcast = t->stride[2] == 0;
+    pf_bias_reader r;
+    r.address[0] = r.address[1] = pf_bias_address(tile, broadcast);
+    r.step = broadcast ? 0 : 2 * PF_QUERIES_8;
+    r.lowest = PF_BIAS_INFINITY * 0x10001u;
+    return r;
+}
+
+/* Load four 8 x 8 matrices, one register each; a row of one is at the address that lane 8 *
+ * matrix + row gives. */
+PF_DEVICE void pf_load_matrices(pf_u32 *x, pf_u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+PF_DEVICE void pf_load_matrices_transposed(pf_u32 *x, pf_u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* Elements e, ..., e + 7 of the fragment. */
+PF_DEVICE void pf_bias_read(pf_bias_reader *r, int e, float x[PF_BIAS_RUN]) {
+    pf_u32 pairs[4];
+    if (PF_OWNS_QUERIES) {
+        const int key = 2 * e, slab = key / PF_SLAB, chunk = key % PF_SLAB / 8;
+        pf_load_matrices(pairs,
+                         (r->address[0] ^ chunk * 16) + slab * PF_TILE_QUERIES * PF_ROW_BYTES);
+    } else {
+        pf_load_matrices_transposed(pairs, r->address[0] + e / 8 * r->step);
+    }
+    PF_UNROLL for (int i = 0; i < 4; ++i) {
+        const pf_u32 pair = pairs[i];
+        if (pf_bf16_elements) {
+            asm("min.bf16x2 %0, %0, %1;" : "+r"(r->lowest) : "r"(pair));
+            x[2 * i] = __uint_as_float(pair << 16);
+            x[2 * i + 1] = __uint_as_float(pair & 0xffff0000u);
+        } else {
+            asm("min.f16x2 %0, %0, %1;" : "+r"(r->lowest) : "r"(pair));
+            x[2 * i] = pf_f16_bits_to_f32((unsigned short)pair);
+            x[2 * i + 1] = pf_f16_bits_to_f32((unsigned short)(pair >> 16));
+        }
+    }
+}
+
+/* Was a -inf among what this warp read? */
+PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *r) {
+    const pf_u32 excluded = PF_BIAS_INFINITY | 0x8000;
+    return __any_sync(0xffffffffu, (r->lowest & 0xffff) == excluded || r->lowest >> 16 == excluded);
+}
+
+PF_DEVICE pf_bias_reader pf_mask_reader_of(const unsigned char *tile, const pf_karg_tensor *t) {
+    const bool broadcast = t->stride[2] == 0;
+    const int lane = pf_lane(), warp = pf_consumer_warp();
+    pf_bias_reader r;
+    PF_UNROLL for (int n = 0; n < 2; ++n) {
+        /* Forward: slot n and two keys. Backward: query n of a pair and the key of slot 0. */
+        const int query = broadcast         ? 0
+                          : PF_OWNS_QUERIES ? 16 * warp + lane / 4 + 8 * n
+                                            : 2 * (lane % 4) + n;
+        const int key = PF_OWNS_QUERIES ? 2 * (lane % 4) : 16 * warp + lane / 4;
+        r.address[n] =
+            pf_shared_address(tile) + query * PF_ROW_BYTES + (key / 16 ^ query % 8) * 16 + key % 16;
+    }
+    r.step = broadcast ? 0 : 2 * PF_QUERIES_8;
+    r.lowest = 0;
+    return r;
+}
+
+PF_DEVICE pf_u32 pf_mask_pair(pf_u32 address) {
+    unsigned short x;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(address) : "memory");
+    return x;
+}
+
+PF_DEVICE pf_u32 pf_mask_byte(pf_u32 address) {
+    pf_u32 x;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+    return x;
+}
+
+PF_DEVICE void pf_mask_read(const pf_bias_reader *r, int e, bool keep[PF_BIAS_RUN]) {
+    PF_UNROLL for (int i = 0; i < 4; ++i) {
+        const int slot = i % 2, half = i / 2; /* eight cross rows each */
+        if (PF_OWNS_QUERIES) {
+            const pf_u32 pair = pf_mask_pair((r->address[slot] ^ e / 8 * 16) + 8 * half);
+            keep[2 * i] = pair & 0xff;
+            keep[2 * i + 1] = pair >> 8;
+        } else {
+            PF_UNROLL for (int n = 0; n < 2; ++n) keep[2 * i + n] =
+                pf_mask_byte(r->address[n] + e / 8 * r->step + half * (r->step / 2) + 8 * slot);
+        }
+    }
+}
+
+/* ---- dbias, whose tile takes the place of the bias's ---- */
+
+PF_DEVICE void pf_bias_put(unsigned char *tile, const pf_weights *w) {
+    const pf_u32 address = pf_bias_address(tile, false);
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += 8) {
+        const pf_u32 *x = w->x + e / 2;
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                         address + e / 8 * 2 * PF_QUERIES_8),
+                     "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                     : "memory");
+    }
+}
+
+/* A warpgroup's keys are a slab. */
+PF_DEVICE void pf_bias_send(const unsigned char *tile, const pf_source *source,
+                            const pf_rows *rows) {
+    static_assert(PF_SLAB == 64, "the keys of a warpgroup");
+    const int group = pf_thread_group();
+    if (threadIdx.x % 128 == 0)
+        pf_tensor_store(tile + group * PF_TILE_QUERIES * PF_ROW_BYTES,
+                        &source->maps->map[PF_MAP_DBIAS], rows->channel0 + group * PF_SLAB,
+                        rows->row0, rows->h, rows->b);
+}
+
+PF_DEVICE void pf_bias_sent() {
+    pf_bulk_wait_read(0);
+}
+
+#endif
