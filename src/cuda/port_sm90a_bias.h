@@ -179,6 +179,23 @@ PF_DEVICE void pf_bias_send(const unsigned char *tile, const pf_source *source,
                         rows->row0, rows->h, rows->b);
 }
 
+/* A warp clears its sixteen keys, eight a lane. */
+PF_DEVICE void pf_bias_clear(const pf_source *source, const pf_rows *rows) {
+    const pf_attention_kargs *a = source->a;
+    const int key = rows->channel0 + 16 * pf_consumer_warp() + 8 * (pf_lane() % 2);
+    const pf_i64 base = rows->b * a->dbias.stride[0] + rows->h * a->dbias.stride[1] + (pf_i64)key;
+    _Pragma("unroll 1") for (int r = pf_lane() / 2; r < PF_TILE_QUERIES; r += 16) {
+        const int i = rows->row0 + r;
+        unsigned short *to = (unsigned short *)a->dbias.address + base + i * a->dbias.stride[2];
+        if (i >= rows->end)
+            break;
+        if (key + 8 <= a->keys)
+            *(uint4 *)to = make_uint4(0, 0, 0, 0);
+        else
+            _Pragma("unroll 1") for (int n = 0; key + n < a->keys; ++n) to[n] = 0;
+    }
+}
+
 PF_DEVICE void pf_bias_sent() {
     pf_bulk_wait_read(0);
 }

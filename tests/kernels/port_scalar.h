@@ -307,6 +307,11 @@ PF_DEVICE void pf_bias_send(const unsigned char *tile, const pf_source *source,
     }
 }
 
+PF_DEVICE void pf_bias_clear(const pf_source *source, const pf_rows *rows) {
+    static const unsigned char zeros[2 * PF_TILE_QUERIES * PF_TILE_KEYS] = {0};
+    pf_bias_send(zeros, source, rows);
+}
+
 PF_DEVICE void pf_bias_sent() {
 }
 

@@ -97,8 +97,19 @@ PF_DEVICE bool backward_stores_dbias(const backward_context *c) {
            a->dbias_full[1] && a->dbias_full[2] && a->dbias_full[3];
 }
 
+/* Does it leave by tiles? */
+PF_DEVICE bool backward_sends_dbias(const backward_context *c) {
+    return c->bias_stages > 0 && c->a->dbias_staged;
+}
+
+PF_DEVICE pf_rows backward_dbias_rows(const backward_context *c, const query_step *step) {
+    const pf_rows rows = {c->w.b,  step->h, step->tile * PF_CROSS_TILE, c->a->queries, 0,
+                          c->w.j0, 0};
+    return rows;
+}
+
 /* Zeros for the tiles that pair 0 does not visit. */
-PF_DEVICE void backward_clear_dbias(const backward_context *c) {
+PF_DEVICE void backward_clear_dbias(backward_context *c) {
     const pf_attention_kargs *a = c->a;
     const query_walk walk = query_walk_begin(a, &c->w, 0);
     query_step step = {0, c->w.hk * a->group, 0};
@@ -106,8 +117,13 @@ PF_DEVICE void backward_clear_dbias(const backward_context *c) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) zero.x[e] = 0.f;
     for (int g = 0; g < a->group; ++g, ++step.h)
         for (step.tile = 0; step.tile < PF_CEIL_DIV(a->queries, PF_CROSS_TILE); ++step.tile)
-            if (step.tile < walk.first_tile || step.tile >= walk.end_tile)
-                backward_store_dbias(c, &zero, &step);
+            if (step.tile < walk.first_tile || step.tile >= walk.end_tile) {
+                const pf_rows rows = backward_dbias_rows(c, &step);
+                if (backward_sends_dbias(c))
+                    pf_bias_clear(&c->source, &rows);
+                else
+                    backward_store_dbias(c, &zero, &step);
+            }
 }
 
 /* How many tiles of keys add to the sums of dQ of this step before this one does. */
@@ -126,16 +142,15 @@ PF_DEVICE int backward_turn(const backward_context *c, const query_step *step) {
 PF_DEVICE void backward_put_dbias(backward_context *c, backward_state *g, const query_step *step) {
     if (!backward_stores_dbias(c))
         return;
-    if (c->bias_stages > 0 && c->a->dbias_staged)
+    if (backward_sends_dbias(c))
         pf_bias_put(bias_tile(&c->sm->bias, c->a, PF_MAP_BIAS, c->bias_pos.take), &g->ds[PF_T]);
     else
         backward_store_dbias(c, &g->dp[PF_T], step);
 }
 
 PF_DEVICE void backward_send_dbias(backward_context *c, const query_step *step) {
-    if (c->bias_stages > 0 && c->a->dbias_staged && backward_stores_dbias(c)) {
-        const pf_rows rows = {c->w.b,  step->h, step->tile * PF_CROSS_TILE, c->a->queries, 0,
-                              c->w.j0, 0};
+    if (backward_sends_dbias(c) && backward_stores_dbias(c)) {
+        const pf_rows rows = backward_dbias_rows(c, step);
         pf_bias_send(bias_tile(&c->sm->bias, c->a, PF_MAP_BIAS, c->bias_pos.take), &c->source,
                      &rows);
     }

@@ -35,6 +35,8 @@ PF_DEVICE void pf_bias_send(const unsigned char *, const pf_source *, const pf_r
 }
 PF_DEVICE void pf_bias_sent() {
 }
+PF_DEVICE void pf_bias_clear(const pf_source *, const pf_rows *) {
+}
 #endif
 
 /* The stages of a ring, each with the tiles of those tensors that the problem has. */

@@ -9,6 +9,13 @@ PF_DEVICE bool key_is_kept(const pf_attention_kargs *a, int b, int h, int i, int
     return in_window && pf_bias_or_excluded(a, b, h, i, j) != -PF_INFINITY;
 }
 
+/* No query before this one has the key in its window. */
+PF_DEVICE int key_first_query(const pf_attention_kargs *a, int j) {
+    const int low =
+        a->pairs == 2 ? pf_min_int(a->window_low[0], a->window_low[1]) : a->window_low[0];
+    return pf_max_int(0, j + low);
+}
+
 /* key_live: 1 where some query keeps the key. One block a (batch, head, PF_KEY_LIVE_TILE keys) of
  * the common shape of bias and mask; queries are tried until every key of the block is known to be
  * live. */
@@ -21,7 +28,7 @@ PF_KERNEL(pf_key_live, pf_attention_kargs) {
     for (int n = pf_thread(); n < PF_KEY_LIVE_TILE; n += pf_threads()) {
         const int j = tile * PF_KEY_LIVE_TILE + n;
         bool live = false;
-        for (int i = 0; i < a->queries && !live; ++i)
+        for (int i = key_first_query(a, j); i < a->queries && !live; ++i)
             for (int g = 0; g < group && !live; ++g)
                 live = j < a->keys && key_is_kept(a, b, h0 + g, i, j);
         ((PF_GLOBAL unsigned char *)a->key_live)[(pf_i64)bh * a->keys_padded + j] = live;

@@ -124,13 +124,14 @@
  *     PF_BIAS_BYTES     shared memory for these, 1024-byte aligned, 0 for none
  *     pf_bias_load(tile, source, map, rows, ring, pos)  load the tile of PF_MAP_BIAS, _TBIAS or
  *         _MASK whose first query and key are rows->row0 and rows->channel0
- *     pf_bias_reader r = pf_bias_reader_of(tile, tensor); pf_bias_read(&r, e, x)  elements e, ...
- * of the fragment of scores, PF_BIAS_RUN of them, where e is a multiple of it pf_bias_excludes(&r)
- * was one of those read -inf? Called uniformly, perhaps true in vain pf_mask_reader_of,
- * pf_mask_read(&r, e, keep)      likewise, of a mask pf_bias_put(tile, w)   dS in place of the
- * group's bias, as dbias of the operands' type; pf_exchange_publish comes next, then
- * pf_bias_send(tile, source, rows), which may write PF_MAP_DBIAS later; pf_bias_sent() returns when
- * the tile can be filled again
+ *     pf_bias_reader r = pf_bias_reader_of(tile, tensor); pf_bias_read(&r, e, x)  elements from e
+ *         on of the fragment of scores, PF_BIAS_RUN of them, where e is a multiple of it
+ *     pf_bias_excludes(&r)  was one of those read -inf? Called uniformly, perhaps true in vain
+ *     pf_mask_reader_of, pf_mask_read(&r, e, keep)  likewise, of a mask
+ *     pf_bias_put(tile, w)  dS in place of the group's bias, as dbias of the operands' type
+ *     pf_bias_send(tile, source, rows)  after pf_exchange_publish, write that to PF_MAP_DBIAS
+ *     pf_bias_sent()  returns when the tile can be filled again
+ *     pf_bias_clear(source, rows)  zeros in such a tile of dbias
  *
  * WIDE ACCESS, for targets that gain by it; each is left out by not defining its macro:
  *     PF_VECTOR 8     pf_read_vector(address, index, type, x): 8 adjacent elements of f16, bf16 or
