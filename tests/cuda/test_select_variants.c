@@ -9,12 +9,16 @@
 #include "select.h"
 
 /* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
- * variant */
+ * variant, bytes for bias */
 static const pf_tuning table[] = {
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0},
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 128, 64, 2, 384, 80001, 1, 1, 0, 1},
-    {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0, 0},
-    {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 64, 128, 64, 2, 384, 130000, 1, 0, 0, 1},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0,
+     0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 128, 64, 2, 384, 80001, 1, 1, 0, 1,
+     0},
+    {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0, 0,
+     0},
+    {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 64, 128, 64, 2, 384, 130000, 1, 0, 0, 1,
+     0},
 };
 
 static bool all_images[PF_IMAGE_COUNT];
