@@ -136,4 +136,18 @@ typedef struct pf_merge_kargs {
     int o_part_type[2], to_part_type[2], o_type, to_type;
 } pf_merge_kargs;
 
+/* An operand of e5m2 and its copy in f16, rows of which begin at multiples of 16 bytes. */
+typedef struct pf_widen_operand {
+    pf_karg_tensor from, to;
+    int batch, heads, rows, channels; /* of the copy: 1 batch or head where it is broadcast */
+    int blocks;                       /* workgroups, of PF_WIDEN_ROWS rows each; 0 where absent */
+} pf_widen_operand;
+
+/* q, k, v, and q, k of the far pair. */
+enum { PF_WIDENED = 5 };
+
+typedef struct pf_widen_kargs {
+    pf_widen_operand operand[PF_WIDENED];
+} pf_widen_kargs;
+
 #endif

@@ -4,13 +4,20 @@
 #include <stdio.h>
 
 #include "kargs_fill.h"
+#include "widen.h"
 
 void pf_plan_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,
                   pf_plan_arguments *arguments) {
+    arguments->problem = problem;
+    if (plan->widened) {
+        arguments->problem = &arguments->wide;
+        pf_widen_problem(problem, &plan->scratch, workspace, &arguments->wide);
+        pf_widen_kargs_fill(problem, &arguments->wide, &arguments->widen);
+    }
     if (problem->operation == PF_MERGE) {
         pf_merge_kargs_fill(problem, &arguments->merge);
     } else {
-        pf_kargs_fill(problem, plan, workspace, &arguments->attention);
+        pf_kargs_fill(arguments->problem, plan, workspace, &arguments->attention);
         if (plan->key_splits > 1) {
             pf_merge_splits_kargs_fill(problem, &arguments->attention, &arguments->merge);
         }
@@ -36,6 +43,7 @@ pfattn_status pf_plan_run(const pf_plan *plan, unsigned long long workspace,
 
 const char *pf_step_name(const pf_step *step) {
     static const char *const names[] = {
+        [PF_STEP_WIDEN] = "pf_widen",
         [PF_STEP_KEY_LIVE] = "pf_key_live",
         [PF_STEP_BACKWARD_PRE] = "pf_backward_pre",
         [PF_STEP_ZERO] = "no kernel",

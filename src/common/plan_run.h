@@ -15,13 +15,23 @@
 typedef struct pf_plan_arguments {
     pf_attention_kargs attention;
     pf_merge_kargs merge;
+    pf_widen_kargs widen;
+    /* What the main kernel computes: the problem of the call, or `wide`, its operands copies. */
+    const pf_problem *problem;
+    pf_problem wide;
 } pf_plan_arguments;
 
 /* The first argument of a step's kernel. */
 static inline void *pf_step_arguments(const pf_step *step, pf_plan_arguments *arguments) {
-    return step->kind == PF_STEP_MERGE || step->kind == PF_STEP_MERGE_SPLITS
-               ? (void *)&arguments->merge
-               : (void *)&arguments->attention;
+    switch (step->kind) {
+    case PF_STEP_MERGE:
+    case PF_STEP_MERGE_SPLITS:
+        return &arguments->merge;
+    case PF_STEP_WIDEN:
+        return &arguments->widen;
+    default:
+        return &arguments->attention;
+    }
 }
 
 /* What a driver does for a step; `context` is its own. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kargs.h"
+#include "widen.h"
 
 /* Sizes grow through this, so that an overflow anywhere is seen once, at the end. */
 typedef struct layout {
@@ -128,6 +129,16 @@ static void place_splits(layout *l, const pf_problem *problem, int splits, pf_sc
     }
 }
 
+static void place_widened(layout *l, const pf_problem *problem, pf_scratch *scratch) {
+    for (int n = 0; n < PF_WIDENED; n++) {
+        int64_t rows = pf_widened_rows(problem, n);
+        if (rows > 0) {
+            scratch->widened[n] =
+                place(l, (uint64_t)rows, (uint64_t)pf_widened_row_stride(problem, n), 2);
+        }
+    }
+}
+
 bool pf_scratch_layout(const pf_problem *problem, const pf_scratch_needs *needs,
                        pf_scratch *scratch) {
     layout l = {0, false};
@@ -138,12 +149,18 @@ bool pf_scratch_layout(const pf_problem *problem, const pf_scratch_needs *needs,
     scratch->dbias_sum = PF_SCRATCH_NONE;
     scratch->split_o = scratch->split_stats = PF_SCRATCH_NONE;
     scratch->split_to = scratch->split_tlse = PF_SCRATCH_NONE;
+    for (int n = 0; n < PF_WIDENED; n++) {
+        scratch->widened[n] = PF_SCRATCH_NONE;
+    }
     place_key_live(&l, problem, scratch);
     if (pf_is_backward(problem) && (needs->query_tile > 0 || needs->dbias_tile > 0)) {
         place_backward(&l, problem, needs, scratch);
     }
     if (needs->key_splits > 0) {
         place_splits(&l, problem, needs->key_splits, scratch);
+    }
+    if (needs->widened) {
+        place_widened(&l, problem, scratch);
     }
     scratch->bytes = (size_t)l.used;
     return !l.overflow;

@@ -26,6 +26,7 @@ typedef struct pf_scratch {
     size_t dbias_sum;
     size_t split_o, split_stats, split_to,
         split_tlse;                 /* what forward writes where keys are split */
+    size_t widened[PF_WIDENED];     /* f16 copies of operands; see widen.h */
     size_t zero_offset, zero_bytes; /* what is cleared first: dq_sum and dq_turn, which adjoin */
     int64_t live_batch, live_heads; /* extents of key_live: 1, or B and Hk */
     bool live_each_head;            /* mask or bias differ between query heads */
@@ -41,6 +42,7 @@ typedef struct pf_scratch_needs {
     int dbias_tile;   /* queries of a tile of the dbias kernel */
     int dbias_splits; /* copies of dbias_sum, 0 where there is none */
     int key_splits;   /* parts of the results of forward, 0 where it writes them whole */
+    bool widened;     /* the operands of forward are copied as f16 */
 } pf_scratch_needs;
 
 /* Lay the scratch out; false where its size would overflow. */

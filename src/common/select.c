@@ -9,6 +9,7 @@
 
 #include "kargs.h"
 #include "status.h"
+#include "widen.h"
 
 enum { MAX_HEAD_DIM = 256 };
 
@@ -29,7 +30,7 @@ static const char *const dq_names[PF_OP_COUNT] = {
 static const char *const pass_names[PF_ENTRY_COUNT] = {
     [PF_ENTRY_KEY_LIVE] = "pf_key_live",         [PF_ENTRY_BACKWARD_PRE] = "pf_backward_pre",
     [PF_ENTRY_DBIAS_REDUCE] = "pf_dbias_reduce", [PF_ENTRY_MERGE] = "pf_merge",
-    [PF_ENTRY_MERGE_SPLITS] = "pf_merge_splits",
+    [PF_ENTRY_MERGE_SPLITS] = "pf_merge_splits", [PF_ENTRY_WIDEN] = "pf_widen",
 };
 static const pfattn_dtype elements[PF_IMAGE_ELEMENTS] = {PFATTN_DTYPE_F16, PFATTN_DTYPE_BF16,
                                                          PFATTN_DTYPE_F32, PFATTN_DTYPE_E5M2};
@@ -216,6 +217,7 @@ typedef struct kernel {
     const pf_tuning *tuning;
     int target, image;
     bool mapped;
+    bool widened; /* it is one for f16 and the problem is of e5m2 */
 } kernel;
 
 static const pf_tuning *find_tuning(const pf_capabilities *c, int target, int op,
@@ -305,30 +307,58 @@ static pfattn_status no_kernel(const pf_capabilities *c, const pf_problem *probl
                     c->backend, slash != NULL ? slash + 1 : key, targets);
 }
 
+static bool needs_general(const pf_problem *problem, int op) {
+    return op == PF_OP_DBIAS || op == PF_OP_DBIAS_JVP || pf_problem_is_general(problem);
+}
+
+/* The target's own kernel for the problem's type. */
+static bool find_kernel(const pf_capabilities *c, const pf_problem *problem, int target, int op,
+                        kernel *chosen) {
+    bool general = needs_general(problem, op);
+    int head_dim = padded_head_dim(problem);
+    int variant = choose_variant(c, problem, target, op, general);
+    const pf_tuning *tuning =
+        pf_kernel_find(c, target, op, problem->dtype, head_dim, general, variant);
+    pf_tensor_id at;
+    if (tuning == NULL || (is_mapped(target) && find_map_obstacle(problem, &at) != NULL)) {
+        return false;
+    }
+    int image = pf_image_number(op, problem->dtype, head_dim, general, variant);
+    *chosen = (kernel){tuning, target, image, is_mapped(target), false};
+    return true;
+}
+
+/* Tensor maps do not widen what they load: such a target has no kernel for e5m2, but one for f16
+ * that is far faster than another target's for e5m2. */
+static bool find_widened(const pf_capabilities *c, const pf_problem *problem, int target, int op,
+                         kernel *chosen) {
+    if (!is_mapped(target) || !pf_can_widen(problem)) {
+        return false;
+    }
+    pf_problem wide;
+    pf_widen_problem(problem, NULL, 0, &wide);
+    bool found = find_kernel(c, &wide, target, op, chosen);
+    chosen->widened = found;
+    return found;
+}
+
 static pfattn_status choose_kernel(const pf_capabilities *c, const pf_problem *problem, int op,
                                    kernel *chosen) {
-    bool general = op == PF_OP_DBIAS || op == PF_OP_DBIAS_JVP || pf_problem_is_general(problem);
-    int head_dim = padded_head_dim(problem);
     for (int i = 0; i < c->target_count; i++) {
-        int target = c->targets[i];
-        int variant = choose_variant(c, problem, target, op, general);
-        const pf_tuning *tuning =
-            pf_kernel_find(c, target, op, problem->dtype, head_dim, general, variant);
-        pf_tensor_id at;
-        if (tuning == NULL || (is_mapped(target) && find_map_obstacle(problem, &at) != NULL)) {
-            continue;
+        if (find_kernel(c, problem, c->targets[i], op, chosen) ||
+            find_widened(c, problem, c->targets[i], op, chosen)) {
+            return PFATTN_SUCCESS;
         }
-        int image = pf_image_number(op, problem->dtype, head_dim, general, variant);
-        *chosen = (kernel){tuning, target, image, is_mapped(target)};
-        return PFATTN_SUCCESS;
     }
-    return no_kernel(c, problem, pf_image_number(op, problem->dtype, head_dim, general, 0));
+    return no_kernel(c, problem,
+                     pf_image_number(op, problem->dtype, padded_head_dim(problem),
+                                     needs_general(problem, op), 0));
 }
 
 static pfattn_status choose_passes(const pf_capabilities *c, kernel *chosen) {
     for (int i = 0; i < c->target_count; i++) {
         if (has_image(c, c->targets[i], PF_IMAGE_PASSES)) {
-            *chosen = (kernel){NULL, c->targets[i], PF_IMAGE_PASSES, false};
+            *chosen = (kernel){NULL, c->targets[i], PF_IMAGE_PASSES, false, false};
             return PFATTN_SUCCESS;
         }
     }
@@ -500,11 +530,16 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
     key_split split = split_keys(b->c, problem, t, work);
     b->plan->key_splits = split.splits;
     b->plan->split_keys = split.keys;
-    status = lay_out(b, problem, &(pf_scratch_needs){.key_splits = split.splits});
+    b->plan->widened = forward.widened;
+    status = lay_out(b, problem,
+                     &(pf_scratch_needs){.key_splits = split.splits, .widened = forward.widened});
     if (status != PFATTN_SUCCESS) {
         return status;
     }
     if (work > 0) {
+        if (forward.widened) {
+            add_pass(b, PF_STEP_WIDEN, &passes, PF_ENTRY_WIDEN, pf_widen_blocks(problem));
+        }
         add_pass(b, PF_STEP_KEY_LIVE, &passes, PF_ENTRY_KEY_LIVE,
                  key_live_blocks(&b->plan->scratch));
     }

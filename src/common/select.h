@@ -31,7 +31,8 @@ typedef enum pf_entry {
     PF_ENTRY_DBIAS_REDUCE = 2,
     PF_ENTRY_MERGE = 3,
     PF_ENTRY_MERGE_SPLITS = 4,
-    PF_ENTRY_COUNT = 5
+    PF_ENTRY_WIDEN = 5,
+    PF_ENTRY_COUNT = 6
 } pf_entry;
 
 /* What select knows of a device. */
@@ -49,6 +50,7 @@ typedef struct pf_capabilities {
 } pf_capabilities;
 
 typedef enum pf_step_kind {
+    PF_STEP_WIDEN,        /* operands of e5m2, copied as f16 */
     PF_STEP_KEY_LIVE,     /* which keys mask and bias leave to some query */
     PF_STEP_BACKWARD_PRE, /* statistics of each query */
     PF_STEP_ZERO,         /* clear the sums of dq; no kernel */
@@ -79,6 +81,7 @@ typedef struct pf_plan {
     int dbias_splits;
     int key_splits; /* parts of the results of forward; 0 or 1 where it writes them whole */
     int split_keys; /* keys of a part */
+    bool widened;   /* the main kernel reads f16 copies of its operands; see widen.h */
 } pf_plan;
 
 /* Fill `*plan`, or return UNSUPPORTED with the reason. */

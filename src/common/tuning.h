@@ -48,6 +48,9 @@
 /* Channels of a row that a warp or wave of pf_merge_splits takes. */
 #define PF_MERGE_CHANNELS 32
 
+/* Rows that a workgroup of pf_widen takes. */
+#define PF_WIDEN_ROWS 64
+
 /* Bytes of a staged tile of bias (of 16-bit elements) or mask: each query has a row of 128 bytes
  * for each 64 keys, or 128. */
 #define PF_BIAS_TILE_BYTES(queries, keys) ((queries)*128 * (((keys) + 63) / 64))

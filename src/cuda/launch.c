@@ -25,12 +25,12 @@ pfattn_status pf_cuda_workspace_size(pf_device *device, const pf_problem *proble
     return pf_select_workspace(&device->capabilities, problem, bytes);
 }
 
-static pfattn_status encode_maps(const pf_problem *problem, const pf_plan *plan,
-                                 const pf_plan_arguments *arguments, launches *l) {
+static pfattn_status encode_maps(const pf_plan *plan, const pf_plan_arguments *arguments,
+                                 launches *l) {
     for (int i = 0; i < plan->step_count; i++) {
         if (plan->step[i].kind == PF_STEP_MAIN && plan->step[i].mapped) {
-            return pf_tensor_maps_encode(l->device->driver, problem, &arguments->attention,
-                                         plan->tuning, &l->maps);
+            return pf_tensor_maps_encode(l->device->driver, arguments->problem,
+                                         &arguments->attention, plan->tuning, &l->maps);
         }
     }
     return PFATTN_SUCCESS;
@@ -66,7 +66,7 @@ static pfattn_status run_plan(pf_device *device, const pf_problem *problem, cons
     launches l = {.device = device, .stream = stream};
     pf_plan_arguments arguments;
     pf_plan_fill(problem, plan, (uintptr_t)workspace, &arguments);
-    pfattn_status status = encode_maps(problem, plan, &arguments, &l);
+    pfattn_status status = encode_maps(plan, &arguments, &l);
     return status == PFATTN_SUCCESS
                ? pf_plan_run(plan, (uintptr_t)workspace, &arguments, &driver, &l)
                : status;

@@ -161,6 +161,17 @@ PF_DEVICE uint2 pf_widen_e5m2(pf_u32 bytes) {
     return make_uint2(__byte_perm(bytes, 0, 0x1404), __byte_perm(bytes, 0, 0x3424));
 }
 
+/* Sixteen elements, likewise. */
+#define PF_WIDEN_RUN 16
+
+PF_DEVICE void pf_widen_run(pf_u64 to, pf_u64 from) {
+    const uint4 bytes = *(const uint4 *)from;
+    const uint2 a = pf_widen_e5m2(bytes.x), b = pf_widen_e5m2(bytes.y);
+    const uint2 c = pf_widen_e5m2(bytes.z), d = pf_widen_e5m2(bytes.w);
+    ((uint4 *)to)[0] = make_uint4(a.x, a.y, b.x, b.y);
+    ((uint4 *)to)[1] = make_uint4(c.x, c.y, d.x, d.y);
+}
+
 /* Eight adjacent elements of an array, 16-byte aligned. */
 #define PF_VECTOR 8
 

@@ -344,6 +344,10 @@ static void copy_arguments(fake_launch *launch, void **parameters) {
         memcpy(&launch->args.merge, parameters[0], sizeof launch->args.merge);
         return;
     }
+    if (strcmp(launch->kernel, "pf_widen") == 0) {
+        memcpy(&launch->args.widen, parameters[0], sizeof launch->args.widen);
+        return;
+    }
     memcpy(&launch->args.attention, parameters[0], sizeof launch->args.attention);
     for (int i = 0; i < FAKE_MAPS; i++) {
         launch->map[i] = map_index((const CUtensorMap *)parameters[1] + i);

@@ -34,6 +34,7 @@ typedef struct fake_launch {
     union {
         pf_attention_kargs attention;
         pf_merge_kargs merge;
+        pf_widen_kargs widen;
     } args;
 } fake_launch;
 

@@ -238,6 +238,98 @@ static void forward_split(void **state) {
     assert_true(merge->args.merge.o.address == (uintptr_t)a.o.data);
 }
 
+/* Operands of e5m2, a grouped and broadcast K of 36 channels among them: copied as f16 with rows of
+ * 40, so of 80 bytes, each key/value head once, and what is broadcast once; the f16 kernel and its
+ * maps read the copies. */
+static void forward_widened(void **state) {
+    (void)state;
+    const pf_tuning *t = row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64);
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_E5M2, (test_shape){2, 4, 2, 1000, 500, 36, 64});
+    a.o.dtype = PFATTN_DTYPE_F16;
+    a.k.stride[0] = 0;
+    a.k.data = (char *)a.k.data + 1;
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_FORWARD, &a, &bytes));
+    const size_t q = 8000 * 80, k = 80128 /* 1000 * 80, to a multiple of 256 */, v = 2000 * 128;
+    assert_int_equal(bytes, q + k + v);
+    const uintptr_t workspace = 0x7000100;
+    assert_success(pfattn_forward(handle, &a, (void *)workspace, bytes, NULL));
+    assert_int_equal(fake->launch_count, 2);
+    /* 8000, 1000 and 2000 rows, 64 a workgroup. */
+    assert_launch(0, "pf_widen", "sm_90a/passes", 125 + 16 + 32, 256, 0);
+    const pf_widen_operand *w = fake->launches[0].args.widen.operand;
+    assert_int_equal(w[0].blocks, 125);
+    assert_int_equal(w[1].blocks, 16);
+    assert_int_equal(w[2].blocks, 32);
+    assert_int_equal(w[3].blocks, 0);
+    assert_int_equal(w[4].blocks, 0);
+    assert_true(w[1].from.address == (uintptr_t)a.k.data);
+    assert_memory_equal(w[1].from.stride, a.k.stride, sizeof a.k.stride);
+    assert_int_equal(w[1].batch, 1);
+    assert_int_equal(w[1].heads, 2);
+    assert_int_equal(w[1].rows, 500);
+    assert_int_equal(w[1].channels, 36);
+
+    const fake_launch *l = &fake->launches[1];
+    assert_string_equal(l->kernel, "pf_forward");
+    assert_string_equal(fake_image_name(l->image), "sm_90a/forward.f16.64.plain");
+    assert_int_equal(l->args.attention.element_type, PF_KTYPE_F16);
+    assert_int_equal(l->args.attention.dim_qk, 36);
+    assert_int_equal(l->args.attention.o_type, PF_KTYPE_F16);
+    assert_true(l->args.attention.o.address == (uintptr_t)a.o.data);
+    const uintptr_t at[3] = {workspace, workspace + q, workspace + q + k};
+    const int operands[3] = {PF_OPERAND_Q, PF_OPERAND_K, PF_OPERAND_V};
+    const pf_i64 strides[3][4] = {{160000, 40000, 40, 1}, {0, 20000, 40, 1}, {64000, 32000, 64, 1}};
+    for (int n = 0; n < 3; n++) {
+        const pf_karg_tensor *operand = &l->args.attention.operand[operands[n]];
+        assert_true(operand->address == at[n] && w[n].to.address == at[n]);
+        assert_memory_equal(operand->stride, strides[n], sizeof strides[n]);
+        assert_memory_equal(w[n].to.stride, strides[n], sizeof strides[n]);
+    }
+    assert_int_equal(fake->encode_count, 3);
+    pfattn_tensor copy = {(void *)at[0], PFATTN_DTYPE_F16, {0}, {0}};
+    assert_map(l, PF_OPERAND_Q, &copy, (cuuint64_t[]){36, 1000, 4, 2},
+               (cuuint64_t[]){80, 80000, 320000}, t->owned_tile);
+    copy.data = (void *)at[1];
+    assert_map(l, PF_OPERAND_K, &copy, (cuuint64_t[]){36, 500, 2, 1}, (cuuint64_t[]){80, 40000, 16},
+               t->cross_tile);
+    copy.data = (void *)at[2];
+    assert_map(l, PF_OPERAND_V, &copy, (cuuint64_t[]){64, 500, 2, 2},
+               (cuuint64_t[]){128, 64000, 128000}, t->cross_tile);
+}
+
+/* Few queries: the copies, then parts of the result from them, then the merge, into the caller's
+ * O. The far pair is copied too. */
+static void forward_widened_split(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_E5M2, (test_shape){1, 4, 4, 1, 40000, 64, 64});
+    a.o.dtype = PFATTN_DTYPE_F32;
+    test_add_pair(&a, 100);
+    test_add_mask(&a, 1, 1, 1, 40000);
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_FORWARD, &a, &bytes));
+    assert_success(pfattn_forward(handle, &a, (void *)0x7000100, bytes, NULL));
+    assert_int_equal(fake->launch_count, 4);
+    /* 4 and 4 rows of queries, 160000 each of k, k2, v. */
+    assert_launch(0, "pf_widen", "sm_90a/passes", 1 + 1 + 3 * 2500, 256, 0);
+    assert_string_equal(fake->launches[1].kernel, "pf_key_live");
+    assert_string_equal(fake_image_name(fake->launches[2].image), "sm_90a/forward.f16.64.general");
+    assert_string_equal(fake->launches[3].kernel, "pf_merge_splits");
+    const pf_widen_operand *w = fake->launches[0].args.widen.operand;
+    const pf_attention_kargs *k = &fake->launches[2].args.attention;
+    const int operands[5] = {PF_OPERAND_Q, PF_OPERAND_K, PF_OPERAND_V, PF_OPERAND_Q + 1,
+                             PF_OPERAND_K + 1};
+    for (int n = 0; n < 5; n++) {
+        assert_true(w[n].to.address == k->operand[operands[n]].address);
+        assert_in_range(w[n].to.address, 0x7000100, 0x7000100 + bytes - 1);
+    }
+    assert_true(w[4].from.address == (uintptr_t)a.k2.data);
+    assert_true(k->splits > 1);
+    assert_true(fake->launches[3].args.merge.o.address == (uintptr_t)a.o.data);
+}
+
 /* ---- backward ------------------------------------------------------------------------------ */
 
 /* Statistics, sums cleared, main kernel, dq. Keys are owned, queries stream past. */
@@ -534,6 +626,8 @@ int main(int argc, char **argv) {
         TEST(forward_falls_back),
         TEST(forward_masked),
         TEST(forward_split),
+        TEST(forward_widened),
+        TEST(forward_widened_split),
         TEST(backward_plain),
         TEST(backward_staged_bias),
         TEST(backward_jvp_with_bias),

@@ -157,6 +157,7 @@ static void entry_names(void **state) {
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_DBIAS_REDUCE), "pf_dbias_reduce");
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_MERGE), "pf_merge");
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_MERGE_SPLITS), "pf_merge_splits");
+    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_WIDEN), "pf_widen");
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */
@@ -319,6 +320,56 @@ static void key_live_step(void **state) {
     assert_int_equal(plan.step[0].block, 256);
     assert_false(plan.step[0].mapped);
     assert_key(&plan.step[1], "sm_90a/forward.f16.64.general");
+}
+
+/* e5m2 through the f16 kernel of sm_90a wherever that can write O and read a copy: whatever the
+ * strides, since they are the copy's; else the sm_80 kernel. */
+static void widened_operands(void **state) {
+    (void)state;
+    const test_shape shape = {2, 4, 4, 100, 300, 64, 64};
+    const pfattn_dtype types[] = {PFATTN_DTYPE_F16, PFATTN_DTYPE_F32, PFATTN_DTYPE_NONE,
+                                  PFATTN_DTYPE_BF16, PFATTN_DTYPE_E5M2};
+    pf_capabilities c = hopper();
+    for (int n = 0; n < 5; n++) {
+        pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_E5M2, shape);
+        a.o.dtype = types[n];
+        if (types[n] == PFATTN_DTYPE_NONE) {
+            a.o = (pfattn_tensor){0};
+        }
+        a.k.data = (char *)a.k.data + 1;
+        a.v.stride[3] = 300;
+        a.v.stride[2] = 1;
+        pf_problem problem = test_problem(PF_FORWARD, &a);
+        pf_plan plan = select_plan(&c, &problem);
+        assert_int_equal(plan.widened, n < 3);
+        if (n < 3) {
+            ASSERT_STEPS(&plan, PF_STEP_WIDEN, PF_STEP_MAIN);
+            assert_key(&plan.step[0], "sm_90a/passes");
+            assert_int_equal(plan.step[0].entry, PF_ENTRY_WIDEN);
+            assert_int_equal(plan.step[0].grid, 13 + 38 + 38); /* 800, 2400, 2400 rows */
+            assert_key(&plan.step[1], "sm_90a/forward.f16.64.plain");
+            assert_true(plan.step[1].mapped);
+            assert_int_equal(plan.scratch.bytes, (800 + 2400 + 2400) * 128);
+        } else {
+            ASSERT_STEPS(&plan, PF_STEP_MAIN);
+            assert_key(&plan.step[0], "sm_80/forward.e5m2.64.plain");
+            assert_int_equal(plan.scratch.bytes, 0);
+        }
+    }
+    pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_E5M2, shape);
+    a.o.dtype = PFATTN_DTYPE_F16;
+    pf_problem problem = test_problem(PF_FORWARD, &a);
+    bool all_but_one[PF_IMAGE_COUNT];
+    memset(all_but_one, 1, sizeof all_but_one);
+    all_but_one[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_F16, 64, false, 0)] = false;
+    c.images[PF_TARGET_SM_90A] = all_but_one;
+    pf_plan plan = select_plan(&c, &problem);
+    assert_key(&plan.step[0], "sm_80/forward.e5m2.64.plain");
+    c = ampere();
+    plan = select_plan(&c, &problem);
+    ASSERT_STEPS(&plan, PF_STEP_MAIN);
+    assert_key(&plan.step[0], "sm_80/forward.e5m2.64.plain");
+    assert_false(plan.widened);
 }
 
 /* ---- tensor maps --------------------------------------------------------------------------- */
@@ -766,6 +817,7 @@ int main(void) {
         cmocka_unit_test(forward_table),
         cmocka_unit_test(general_variant),
         cmocka_unit_test(key_live_step),
+        cmocka_unit_test(widened_operands),
         cmocka_unit_test(map_obstacles),
         cmocka_unit_test(every_operand_falls_back),
         cmocka_unit_test(outputs_do_not_matter),

@@ -83,6 +83,15 @@ PF_DEVICE unsigned char pf_f32_to_e5m2_bits(float x) {
     return pf_f32_to_e5m2(x);
 }
 
+/* Addresses as the contract promises them. */
+#define PF_WIDEN_RUN 16
+PF_DEVICE void pf_widen_run(unsigned long long to, unsigned long long from) {
+    if (to % 16 != 0 || from % 16 != 0)
+        scalar_fail("a run to widen is not aligned");
+    for (int n = 0; n < PF_WIDEN_RUN; ++n)
+        ((unsigned short *)to)[n] = (unsigned short)(((const unsigned char *)from)[n] << 8);
+}
+
 typedef struct pf_scores {
     float x[PF_SCORE_COUNT];
 } pf_scores;

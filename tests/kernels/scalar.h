@@ -5,6 +5,9 @@
 
 #include "backend.h"
 
+/* Device 0, and one where e5m2 is widened for the f16 kernels. */
+enum { SCALAR_WIDENS = 1 };
+
 extern const pf_backend scalar_backend;
 
 /* Stop the test: a kernel broke the contract of the portability layer. */

@@ -9,11 +9,13 @@
 #include "scalar_tiles.h"
 #include "status.h"
 
-/* Select knows no scalar target; it stands in for sm_80. */
+/* Select knows no scalar target; it stands in for sm_80. On device SCALAR_WIDENS the f16 kernels of
+ * forward stand in for those of sm_90a as well, which e5m2 then goes through. */
 #define TARGET PF_TARGET_SM_80
+#define WIDENING PF_TARGET_SM_90A
 
-#define ROW(op, element_class)                                                                     \
-    {TARGET,                                                                                       \
+#define ROW_OF(target, op, element_class)                                                          \
+    {target,                                                                                       \
      PF_OP_##op,                                                                                   \
      PF_CLASS_##element_class,                                                                     \
      SCALAR_HEAD_DIM,                                                                              \
@@ -28,6 +30,7 @@
      0,                                                                                            \
      0,                                                                                            \
      SCALAR_BIAS_BYTES},
+#define ROW(op, element_class) ROW_OF(TARGET, op, element_class)
 #define ROWS(element_class)                                                                        \
     ROW(FORWARD, element_class)                                                                    \
     ROW(FORWARD_JVP, element_class)                                                                \
@@ -35,7 +38,8 @@
     ROW(BACKWARD_JVP, element_class)                                                               \
     ROW(DBIAS, element_class)                                                                      \
     ROW(DBIAS_JVP, element_class)
-static const pf_tuning tuning[] = {ROWS(HALF) ROWS(F32) ROW(FORWARD, E5M2)};
+static const pf_tuning tuning[] = {ROWS(HALF) ROWS(F32) ROW(FORWARD, E5M2)
+                                       ROW_OF(WIDENING, FORWARD, HALF)};
 
 /* Every image of the build: (operation, element, variant). */
 #define VARIANTS(X, op, element) X(op, element, plain) X(op, element, general)
@@ -62,7 +66,7 @@ scalar_image scalar_PASSES;
 
 struct pf_device {
     pf_capabilities capabilities;
-    bool present[PF_IMAGE_COUNT];
+    bool present[PF_IMAGE_COUNT], widening[PF_IMAGE_COUNT];
     scalar_image *image[PF_IMAGE_COUNT];
 };
 
@@ -72,7 +76,6 @@ static void add_image(pf_device *device, int number, scalar_image *image) {
 }
 
 static pfattn_status device_open(int32_t index, pf_device **opened) {
-    (void)index;
     pf_device *device = calloc(1, sizeof *device);
     if (device == NULL) {
         return pf_error(PFATTN_ERROR_OUT_OF_MEMORY, "scalar: no memory for a device");
@@ -92,6 +95,16 @@ static pfattn_status device_open(int32_t index, pf_device **opened) {
                                              .warp_size = 1,
                                              .shared_bytes = 1 << 20};
     device->capabilities.images[TARGET] = device->present;
+    if (index == SCALAR_WIDENS) {
+        for (int general = 0; general < 2; general++) {
+            device->widening[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_F16, SCALAR_HEAD_DIM,
+                                             general, 0)] = true;
+        }
+        device->capabilities.targets[0] = WIDENING;
+        device->capabilities.targets[1] = TARGET;
+        device->capabilities.target_count = 2;
+        device->capabilities.images[WIDENING] = device->widening;
+    }
     *opened = device;
     return PFATTN_SUCCESS;
 }

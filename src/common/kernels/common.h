@@ -15,6 +15,12 @@
 #define pf_lanes_sum(x, lanes) pf_lane_sum(x)
 #endif
 
+/* Targets without pf_widen_run. */
+#ifndef PF_WIDEN_RUN
+#define PF_WIDEN_RUN 1
+#define pf_widen_run(to, from) ((void)(to), (void)(from))
+#endif
+
 /* Weights, and dS with them, are multiplied by 2^PF_WEIGHT_SHIFT, on targets whose products would
  * lose small ones. */
 #ifndef PF_WEIGHT_SHIFT

@@ -152,6 +152,35 @@ PF_KERNEL(pf_dbias_reduce, pf_attention_kargs) {
              a->dbias_type, sum);
 }
 
+/* An operand of e5m2 as f16: PF_WIDEN_ROWS rows of it a workgroup, a run of channels a thread. */
+PF_KERNEL(pf_widen, pf_widen_kargs) {
+    const pf_widen_kargs *a = PF_KERNEL_ARGS;
+    int which = 0, block = pf_block();
+    for (; block >= a->operand[which].blocks; ++which)
+        block -= a->operand[which].blocks;
+    const pf_widen_operand *w = &a->operand[which];
+    const bool vectors = PF_WIDEN_RUN > 1 && w->channels % PF_WIDEN_RUN == 0 &&
+                         pf_tensor_takes_vectors(&w->from, PF_KTYPE_E5M2, PF_WIDEN_RUN);
+    const int run = vectors ? PF_WIDEN_RUN : 1, runs = w->channels / run;
+    const pf_i64 row0 = (pf_i64)block * PF_WIDEN_ROWS, bh0 = row0 / w->rows;
+    const int i0 = (int)(row0 - bh0 * w->rows);
+    for (int n = pf_thread(); n < PF_WIDEN_ROWS * runs; n += pf_threads()) {
+        const int row = i0 + n / runs, c = n % runs * run, i = row % w->rows;
+        const pf_i64 bh = bh0 + row / w->rows;
+        if (bh >= (pf_i64)w->batch * w->heads)
+            return;
+        const int b = (int)bh / w->heads, h = (int)bh % w->heads;
+        const unsigned long long from =
+            w->from.address + pf_row_offset(&w->from, b, h, i) + c * w->from.stride[3];
+        const unsigned long long to = w->to.address + (pf_row_offset(&w->to, b, h, i) + c) * 2;
+        if (vectors)
+            pf_widen_run(to, from);
+        else
+            *(PF_GLOBAL unsigned short *)to =
+                (unsigned short)(*(const PF_GLOBAL unsigned char *)from << 8);
+    }
+}
+
 /* Two partial results over disjoint keys: one group of lanes a row. A part with L = -inf is not
  * read. */
 PF_KERNEL(pf_merge, pf_merge_kargs) {

@@ -137,6 +137,8 @@
  *     PF_VECTOR 8     pf_read_vector(address, index, type, x): 8 adjacent elements of f16, bf16 or
  *         f32, 16-byte aligned; pf_lanes_sum(x, n): the sum over aligned groups of n lanes, a power
  *         of two
+ *     PF_WIDEN_RUN 16  pf_widen_run(to, from): so many adjacent elements of e5m2 as f16, from and
+ *         to addresses that are multiples of 16
  *     PF_ROW_RUN 8    pf_write_row(out, s, address, index, channels, type): the first `channels`
  *         channels, a multiple of 8, of the row of slot s, as 16-byte vectors of f16, bf16 or f32
  *         from element `index` on
