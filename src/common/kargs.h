@@ -127,7 +127,7 @@ PF_KARG_ASSERT(sizeof(pf_karg_tensor) == 40, "a tensor argument is five words");
 PF_KARG_ASSERT(sizeof(pf_attention_kargs) <= 2048, "arguments and 16 tensor maps fit in 4 KiB");
 
 /* Merge has two parts. Where forward split the keys there are `splits`, all in the tensors of part
- * 0: part s of batch b is at batch s * B + b. */
+ * 0: part s of batch b is at batch s * B + b. pf_narrow reads O alone, of part 0. */
 typedef struct pf_merge_kargs {
     pf_karg_tensor o_part[2], lse_part[2], to_part[2], tlse_part[2];
     pf_karg_tensor o, lse, to, tlse;

@@ -163,6 +163,10 @@ static void fill_splits(const pf_problem *problem, const pf_plan *plan,
     const pf_scratch *scratch = &plan->scratch;
     args->splits = 1;
     args->split_keys = PF_WINDOW_LIMIT; /* all */
+    if (plan->narrowed) {
+        fill_part(&args->o, problem, workspace, scratch->split_o, scratch->split_channels);
+        args->o_type = PF_KTYPE_F32;
+    }
     if (plan->key_splits <= 1) {
         return;
     }
@@ -232,6 +236,14 @@ void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args) {
         args->to_part_type[p] = fill_tensor(&args->to_part[p], &t[parts[p][2]]);
         fill_tensor(&args->tlse_part[p], &t[parts[p][3]]);
     }
+    fill_merged(problem, args);
+}
+
+void pf_narrow_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
+                          pf_merge_kargs *args) {
+    memset(args, 0, sizeof *args);
+    args->o_part[0] = forward->o;
+    args->o_part_type[0] = forward->o_type;
     fill_merged(problem, args);
 }
 

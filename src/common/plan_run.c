@@ -20,6 +20,8 @@ void pf_plan_fill(const pf_problem *problem, const pf_plan *plan, unsigned long 
         pf_kargs_fill(arguments->problem, plan, workspace, &arguments->attention);
         if (plan->key_splits > 1) {
             pf_merge_splits_kargs_fill(problem, &arguments->attention, &arguments->merge);
+        } else if (plan->narrowed) {
+            pf_narrow_kargs_fill(problem, &arguments->attention, &arguments->merge);
         }
     }
 }
@@ -53,6 +55,7 @@ const char *pf_step_name(const pf_step *step) {
         [PF_STEP_DBIAS_REDUCE] = "pf_dbias_reduce",
         [PF_STEP_MERGE] = "pf_merge",
         [PF_STEP_MERGE_SPLITS] = "pf_merge_splits",
+        [PF_STEP_NARROW] = "pf_narrow",
     };
     return names[step->kind];
 }

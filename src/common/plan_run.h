@@ -26,6 +26,7 @@ static inline void *pf_step_arguments(const pf_step *step, pf_plan_arguments *ar
     switch (step->kind) {
     case PF_STEP_MERGE:
     case PF_STEP_MERGE_SPLITS:
+    case PF_STEP_NARROW:
         return &arguments->merge;
     case PF_STEP_WIDEN:
         return &arguments->widen;

@@ -129,6 +129,14 @@ static void place_splits(layout *l, const pf_problem *problem, int splits, pf_sc
     }
 }
 
+/* f32 [B, H, M, channels]. */
+static void place_narrowed(layout *l, const pf_problem *problem, pf_scratch *scratch) {
+    uint64_t rows = checked_product(l, (uint64_t)problem->batch, (uint64_t)problem->heads);
+    rows = checked_product(l, rows, (uint64_t)problem->queries);
+    scratch->split_channels = round_up(problem->dim_v, 4);
+    scratch->split_o = place(l, rows, (uint64_t)scratch->split_channels, sizeof(float));
+}
+
 static void place_widened(layout *l, const pf_problem *problem, pf_scratch *scratch) {
     for (int n = 0; n < PF_WIDENED; n++) {
         int64_t rows = pf_widened_rows(problem, n);
@@ -158,6 +166,9 @@ bool pf_scratch_layout(const pf_problem *problem, const pf_scratch_needs *needs,
     }
     if (needs->key_splits > 0) {
         place_splits(&l, problem, needs->key_splits, scratch);
+    }
+    if (needs->narrowed) {
+        place_narrowed(&l, problem, scratch);
     }
     if (needs->widened) {
         place_widened(&l, problem, scratch);

@@ -25,7 +25,7 @@ typedef struct pf_scratch {
     size_t dq_turn[2];
     size_t dbias_sum;
     size_t split_o, split_stats, split_to,
-        split_tlse;                 /* what forward writes where keys are split */
+        split_tlse;                 /* what forward writes where keys are split or O narrowed */
     size_t widened[PF_WIDENED];     /* f16 copies of operands; see widen.h */
     size_t zero_offset, zero_bytes; /* what is cleared first: dq_sum and dq_turn, which adjoin */
     int64_t live_batch, live_heads; /* extents of key_live: 1, or B and Hk */
@@ -43,6 +43,7 @@ typedef struct pf_scratch_needs {
     int dbias_splits; /* copies of dbias_sum, 0 where there is none */
     int key_splits;   /* parts of the results of forward, 0 where it writes them whole */
     bool widened;     /* the operands of forward are copied as f16 */
+    bool narrowed;    /* forward writes O as f32; not where it writes parts */
 } pf_scratch_needs;
 
 /* Lay the scratch out; false where its size would overflow. */

@@ -28,9 +28,13 @@ static const char *const main_names[PF_OP_COUNT] = {
 static const char *const dq_names[PF_OP_COUNT] = {
     [PF_OP_BACKWARD] = "pf_backward_dq", [PF_OP_BACKWARD_JVP] = "pf_backward_jvp_dq"};
 static const char *const pass_names[PF_ENTRY_COUNT] = {
-    [PF_ENTRY_KEY_LIVE] = "pf_key_live",         [PF_ENTRY_BACKWARD_PRE] = "pf_backward_pre",
-    [PF_ENTRY_DBIAS_REDUCE] = "pf_dbias_reduce", [PF_ENTRY_MERGE] = "pf_merge",
-    [PF_ENTRY_MERGE_SPLITS] = "pf_merge_splits", [PF_ENTRY_WIDEN] = "pf_widen",
+    [PF_ENTRY_KEY_LIVE] = "pf_key_live",
+    [PF_ENTRY_BACKWARD_PRE] = "pf_backward_pre",
+    [PF_ENTRY_DBIAS_REDUCE] = "pf_dbias_reduce",
+    [PF_ENTRY_MERGE] = "pf_merge",
+    [PF_ENTRY_MERGE_SPLITS] = "pf_merge_splits",
+    [PF_ENTRY_WIDEN] = "pf_widen",
+    [PF_ENTRY_NARROW] = "pf_narrow",
 };
 static const pfattn_dtype elements[PF_IMAGE_ELEMENTS] = {PFATTN_DTYPE_F16, PFATTN_DTYPE_BF16,
                                                          PFATTN_DTYPE_F32, PFATTN_DTYPE_E5M2};
@@ -531,8 +535,12 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
     b->plan->key_splits = split.splits;
     b->plan->split_keys = split.keys;
     b->plan->widened = forward.widened;
+    /* What joins parts rounds as well. */
+    b->plan->narrowed = forward.widened && split.splits == 0 && pf_needs_narrowing(problem);
     status = lay_out(b, problem,
-                     &(pf_scratch_needs){.key_splits = split.splits, .widened = forward.widened});
+                     &(pf_scratch_needs){.key_splits = split.splits,
+                                         .widened = forward.widened,
+                                         .narrowed = b->plan->narrowed});
     if (status != PFATTN_SUCCESS) {
         return status;
     }
@@ -546,6 +554,10 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
     add_tuned(b, PF_STEP_MAIN, &forward, split.splits > 0 ? work * split.splits : work);
     if (split.splits > 0) {
         add_merge_splits(b, problem, &passes);
+    }
+    if (b->plan->narrowed) {
+        int64_t rows = problem->batch * problem->heads * problem->queries;
+        add_pass(b, PF_STEP_NARROW, &passes, PF_ENTRY_NARROW, ceil_div(rows, PF_WIDEN_ROWS));
     }
     return finish(b, problem);
 }

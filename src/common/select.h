@@ -32,7 +32,8 @@ typedef enum pf_entry {
     PF_ENTRY_MERGE = 3,
     PF_ENTRY_MERGE_SPLITS = 4,
     PF_ENTRY_WIDEN = 5,
-    PF_ENTRY_COUNT = 6
+    PF_ENTRY_NARROW = 6,
+    PF_ENTRY_COUNT = 7
 } pf_entry;
 
 /* What select knows of a device. */
@@ -60,6 +61,7 @@ typedef enum pf_step_kind {
     PF_STEP_DBIAS_REDUCE, /* sums of dbias into dbias */
     PF_STEP_MERGE,
     PF_STEP_MERGE_SPLITS, /* the parts of a forward whose keys were split */
+    PF_STEP_NARROW,       /* O from f32 */
     PF_STEP_MAX
 } pf_step_kind;
 
@@ -82,6 +84,7 @@ typedef struct pf_plan {
     int key_splits; /* parts of the results of forward; 0 or 1 where it writes them whole */
     int split_keys; /* keys of a part */
     bool widened;   /* the main kernel reads f16 copies of its operands; see widen.h */
+    bool narrowed;  /* it writes O as f32, and a pass rounds that to O's type */
 } pf_plan;
 
 /* Fill `*plan`, or return UNSUPPORTED with the reason. */

@@ -48,7 +48,7 @@
 /* Channels of a row that a warp or wave of pf_merge_splits takes. */
 #define PF_MERGE_CHANNELS 32
 
-/* Rows that a workgroup of pf_widen takes. */
+/* Rows that a workgroup of pf_widen and of pf_narrow takes. */
 #define PF_WIDEN_ROWS 64
 
 /* Bytes of a staged tile of bias (of 16-bit elements) or mask: each query has a row of 128 bytes

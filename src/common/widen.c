@@ -10,9 +10,12 @@ enum { ROW_MULTIPLE = 8 }; /* f16 elements in 16 bytes */
 static const pf_tensor_id widened[PF_WIDENED] = {PF_Q, PF_K, PF_V, PF_Q2, PF_K2};
 
 bool pf_can_widen(const pf_problem *problem) {
+    return problem->operation == PF_FORWARD && problem->dtype == PFATTN_DTYPE_E5M2;
+}
+
+bool pf_needs_narrowing(const pf_problem *problem) {
     pfattn_dtype o = problem->tensor[PF_O].dtype;
-    return problem->operation == PF_FORWARD && problem->dtype == PFATTN_DTYPE_E5M2 &&
-           (o == PFATTN_DTYPE_NONE || o == PFATTN_DTYPE_F16 || o == PFATTN_DTYPE_F32);
+    return o == PFATTN_DTYPE_BF16 || o == PFATTN_DTYPE_E5M2;
 }
 
 pf_tensor_id pf_widened_tensor(int n) {

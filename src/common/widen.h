@@ -11,8 +11,11 @@
 #include "problem.h"
 #include "scratch.h"
 
-/* Can a kernel for f16 take the place of one for e5m2? It writes O as f16 or f32. */
+/* Can a kernel for f16 take the place of one for e5m2? */
 bool pf_can_widen(const pf_problem *problem);
+
+/* Does that kernel not write O's type? It writes f16 and f32. */
+bool pf_needs_narrowing(const pf_problem *problem);
 
 /* The n-th operand (of PF_WIDENED). */
 pf_tensor_id pf_widened_tensor(int n);

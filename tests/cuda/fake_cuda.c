@@ -340,7 +340,8 @@ static int map_index(const CUtensorMap *map) {
 }
 
 static void copy_arguments(fake_launch *launch, void **parameters) {
-    if (strncmp(launch->kernel, "pf_merge", 8) == 0) { /* and pf_merge_splits */
+    if (strncmp(launch->kernel, "pf_merge", 8) == 0 || /* and pf_merge_splits */
+        strcmp(launch->kernel, "pf_narrow") == 0) {
         memcpy(&launch->args.merge, parameters[0], sizeof launch->args.merge);
         return;
     }

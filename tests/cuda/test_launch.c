@@ -299,6 +299,33 @@ static void forward_widened(void **state) {
                (cuuint64_t[]){128, 64000, 128000}, t->cross_tile);
 }
 
+/* O in e5m2: f32 in the workspace first, rows of 38 channels padded to 40, then rounded to the
+ * caller's; L is the caller's at once. */
+static void forward_narrowed(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_E5M2, (test_shape){2, 80, 80, 200, 128, 64, 38});
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_FORWARD, &a, &bytes));
+    assert_success(pfattn_forward(handle, &a, (void *)0x7000100, bytes, NULL));
+    assert_int_equal(fake->launch_count, 3);
+    assert_string_equal(fake->launches[0].kernel, "pf_widen");
+    const pf_attention_kargs *k = &fake->launches[1].args.attention;
+    assert_launch(2, "pf_narrow", "sm_90a/passes", 160 * 200 / 64, 256, 0);
+    const pf_merge_kargs *m = &fake->launches[2].args.merge;
+    const pf_i64 strides[4] = {80 * 200 * 40, 200 * 40, 40, 1};
+    assert_int_equal(k->o_type, PF_KTYPE_F32);
+    assert_in_range(k->o.address, 0x7000100, 0x7000100 + bytes - 160 * 200 * 40 * 4);
+    assert_memory_equal(k->o.stride, strides, sizeof strides);
+    assert_true(k->lse.address == (uintptr_t)a.lse.data);
+    assert_int_equal(k->splits, 1);
+    assert_memory_equal(&m->o_part[0], &k->o, sizeof k->o);
+    assert_int_equal(m->o_part_type[0], PF_KTYPE_F32);
+    assert_true(m->o.address == (uintptr_t)a.o.data);
+    assert_int_equal(m->o_type, PF_KTYPE_E5M2);
+    assert_int_equal(m->dim_v, 38);
+}
+
 /* Few queries: the copies, then parts of the result from them, then the merge, into the caller's
  * O. The far pair is copied too. */
 static void forward_widened_split(void **state) {
@@ -628,6 +655,7 @@ int main(int argc, char **argv) {
         TEST(forward_split),
         TEST(forward_widened),
         TEST(forward_widened_split),
+        TEST(forward_narrowed),
         TEST(backward_plain),
         TEST(backward_staged_bias),
         TEST(backward_jvp_with_bias),

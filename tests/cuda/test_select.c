@@ -158,6 +158,7 @@ static void entry_names(void **state) {
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_MERGE), "pf_merge");
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_MERGE_SPLITS), "pf_merge_splits");
     assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_WIDEN), "pf_widen");
+    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_NARROW), "pf_narrow");
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */
@@ -240,15 +241,6 @@ static const forward_case forward_cases[] = {
      128,
      80000,
      false},
-    {PF_FORWARD,
-     PFATTN_DTYPE_E5M2,
-     {3, 100, 2, 1, 5, 64, 64},
-     "sm_80/forward.e5m2.64.plain",
-     300,
-     300,
-     128,
-     40000,
-     false},
     /* Rows of 10 channels of 2 bytes are not multiples of 16 bytes. */
     {PF_FORWARD,
      PFATTN_DTYPE_F16,
@@ -322,8 +314,8 @@ static void key_live_step(void **state) {
     assert_key(&plan.step[1], "sm_90a/forward.f16.64.general");
 }
 
-/* e5m2 through the f16 kernel of sm_90a wherever that can write O and read a copy: whatever the
- * strides, since they are the copy's; else the sm_80 kernel. */
+/* e5m2 through the f16 kernel of sm_90a wherever there is one: whatever the strides, since they are
+ * the copy's, and whatever the type of O, though not every type directly; else the sm_80 kernel. */
 static void widened_operands(void **state) {
     (void)state;
     const test_shape shape = {2, 4, 4, 100, 300, 64, 64};
@@ -341,20 +333,24 @@ static void widened_operands(void **state) {
         a.v.stride[2] = 1;
         pf_problem problem = test_problem(PF_FORWARD, &a);
         pf_plan plan = select_plan(&c, &problem);
-        assert_int_equal(plan.widened, n < 3);
+        assert_true(plan.widened);
+        assert_int_equal(plan.narrowed, n >= 3);
+        size_t copies = (800 + 2400 + 2400) * 128;
         if (n < 3) {
             ASSERT_STEPS(&plan, PF_STEP_WIDEN, PF_STEP_MAIN);
-            assert_key(&plan.step[0], "sm_90a/passes");
-            assert_int_equal(plan.step[0].entry, PF_ENTRY_WIDEN);
-            assert_int_equal(plan.step[0].grid, 13 + 38 + 38); /* 800, 2400, 2400 rows */
-            assert_key(&plan.step[1], "sm_90a/forward.f16.64.plain");
-            assert_true(plan.step[1].mapped);
-            assert_int_equal(plan.scratch.bytes, (800 + 2400 + 2400) * 128);
+            assert_int_equal(plan.scratch.bytes, copies);
         } else {
-            ASSERT_STEPS(&plan, PF_STEP_MAIN);
-            assert_key(&plan.step[0], "sm_80/forward.e5m2.64.plain");
-            assert_int_equal(plan.scratch.bytes, 0);
+            ASSERT_STEPS(&plan, PF_STEP_WIDEN, PF_STEP_MAIN, PF_STEP_NARROW);
+            assert_key(&plan.step[2], "sm_90a/passes");
+            assert_int_equal(plan.step[2].entry, PF_ENTRY_NARROW);
+            assert_int_equal(plan.step[2].grid, 13);
+            assert_int_equal(plan.scratch.bytes, copies + 800 * 256);
         }
+        assert_key(&plan.step[0], "sm_90a/passes");
+        assert_int_equal(plan.step[0].entry, PF_ENTRY_WIDEN);
+        assert_int_equal(plan.step[0].grid, 13 + 38 + 38); /* 800, 2400, 2400 rows */
+        assert_key(&plan.step[1], "sm_90a/forward.f16.64.plain");
+        assert_true(plan.step[1].mapped);
     }
     pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_E5M2, shape);
     a.o.dtype = PFATTN_DTYPE_F16;

@@ -40,8 +40,10 @@ static void run_thread(const void *args, int entry) {
         return pf_merge((const pf_merge_kargs *)args);
     case 4:
         return pf_merge_splits((const pf_merge_kargs *)args);
-    default:
+    case 5:
         return pf_widen((const pf_widen_kargs *)args);
+    default:
+        return pf_narrow((const pf_merge_kargs *)args);
     }
 #elif PF_OP == PF_OP_FORWARD || PF_OP == PF_OP_FORWARD_JVP
     (void)entry;

@@ -113,6 +113,9 @@ static void test_widened_cases(void **state) {
         "odtype=f32 M=50 N=70 D=64 layout=mixed w=20",
         "odtype=f16 M=50 N=70 D=33 layout=transposed w=20 causal=1 bias=f32 mask=random",
         "odtype=f16 M=50 N=70 D=1 E=1",
+        "M=50 N=70 D=64 E=38 layout=transposed",
+        "odtype=bf16 M=65 N=70 D=40 layout=bshd Hk=2 mask=random",
+        "D=64 N=2100 M=3",
         "odtype=f32 D=64 N=2100 M=3",
         "odtype=f16 D=40 N=2100 M=3 Hk=2 mask=random w=20",
     };

@@ -181,6 +181,23 @@ PF_KERNEL(pf_widen, pf_widen_kargs) {
     }
 }
 
+/* O from f32, where the main kernel does not write its type: PF_WIDEN_ROWS rows a workgroup. */
+PF_KERNEL(pf_narrow, pf_merge_kargs) {
+    const pf_merge_kargs *a = PF_KERNEL_ARGS;
+    const pf_i64 row0 = (pf_i64)pf_block() * PF_WIDEN_ROWS, bh0 = row0 / a->queries;
+    const int i0 = (int)(row0 - bh0 * a->queries);
+    for (int n = pf_thread(); n < PF_WIDEN_ROWS * a->dim_v; n += pf_threads()) {
+        const int row = i0 + n / a->dim_v, c = n % a->dim_v, i = row % a->queries;
+        const pf_i64 bh = bh0 + row / a->queries;
+        if (bh >= (pf_i64)a->batch * a->heads)
+            return;
+        const int b = (int)bh / a->heads, h = (int)bh % a->heads;
+        const pf_karg_tensor *part = &a->o_part[0];
+        const float x = pf_read(part->address, pf_row_offset(part, b, h, i) + c, a->o_part_type[0]);
+        pf_write(a->o.address, pf_row_offset(&a->o, b, h, i) + c * a->o.stride[3], a->o_type, x);
+    }
+}
+
 /* Two partial results over disjoint keys: one group of lanes a row. A part with L = -inf is not
  * read. */
 PF_KERNEL(pf_merge, pf_merge_kargs) {
