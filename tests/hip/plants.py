@@ -169,7 +169,7 @@ PLANTS = [
           "w.hk = w.h / a->group;", "w.hk = w.h % a->kv_heads;"),
     Plant("the wrong query heads of a group", "backward.f16.64.plain", BACKWARD + " H=4 Hk=2", wrong("d[qkv]"),
           "common/kernels/backward.h",
-          "walk.at.h = w->hk * a->group;", "walk.at.h = w->hk;"),
+          "any ? w->hk * a->group : PF_INT_MAX;", "any ? w->hk : PF_INT_MAX;"),
     # Merge
     Plant("merge weighs in base 2", "passes", "op=merge dtype=f16 M=20 D=64", wrong("o"),
           "common/kernels/passes.h",

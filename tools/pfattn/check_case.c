@@ -442,6 +442,11 @@ double case_flops(const check_case *c) {
     return flops;
 }
 
+double case_scores(const check_case *c) {
+    int64_t rows = c->causal && c->keys < c->queries ? c->keys : c->queries;
+    return (double)c->batch * (double)c->heads * (double)rows * (double)c->keys;
+}
+
 double case_summed_scores(const check_case *c, pf_tensor_id id) {
     if (id != PF_DBIAS && id != PF_TDBIAS) {
         return 1;
@@ -455,6 +460,6 @@ double case_summed_scores(const check_case *c, pf_tensor_id id) {
 }
 
 bool case_is_residual(const check_case *c, pf_tensor_id id) {
-    const bool every_key = c->bias_dims >> 3 & 1;
+    const bool every_key = c->bias_dims >> 3 & 1 && c->keys > 1;
     return !every_key && (id == PF_TDBIAS || (id == PF_DBIAS && !c->dlse));
 }

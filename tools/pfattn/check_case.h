@@ -113,12 +113,16 @@ bool case_has(const check_case *c, pf_tensor_id id);
 pfattn_dtype case_dtype(const check_case *c, pf_tensor_id id);
 void case_shape(const check_case *c, pf_tensor_id id, int64_t shape[4]);
 
+/* At most so many scores are kept. */
+double case_scores(const check_case *c);
+
 /* How many scores are summed into one element of a gradient: that of a bias has those over which it
  * is broadcast, any other is taken for one. */
 double case_summed_scores(const check_case *c, pf_tensor_id id);
 
-/* Whether a gradient is zero but for rounding: that of a bias which is the same for all keys, by
- * the shift invariance of the softmax. dL alone is not invariant; at fixed dL its tangent is. */
+/* Whether a gradient is zero but for rounding: that of a bias which is the same for all keys
+ * (as any is for one key), by the shift invariance of the softmax. dL alone is not invariant; at
+ * fixed dL its tangent is. */
 bool case_is_residual(const check_case *c, pf_tensor_id id);
 
 /* FLOPs of all its calls, counted as `pfattn bench` does. */

@@ -335,6 +335,9 @@ static bool compare_output(check_state *state, pf_tensor_id id, comparison *sum)
     if (case_is_residual(c, id) || summed > 1) {
         sum->scale = gradient_scale(state) * sqrt(fmax(1, summed));
     }
+    if ((call_outputs(PF_BACKWARD) | call_outputs(PF_BACKWARD_JVP)) >> id & 1) {
+        sum->few = case_scores(c) < COMPARE_MANY;
+    }
     pf_tensor_id stored = state->data.stored_in[id];
     for (int64_t s = 0; s < state->slice_count; s++) {
         oracle_slice *slice = &state->slices[s];

@@ -95,7 +95,8 @@ bool comparison_passes(const comparison *sum, bool tight, double *ratio, char *r
             sum->max_error, max_bound, (long long)sum->worst, sum->worst_tested, sum->worst_exact);
         return false;
     }
-    bool has_norm = sum->count >= COMPARE_MANY && sum->max_exact >= 1e-5 && sum->scale == 0;
+    bool many = sum->count >= COMPARE_MANY && !sum->few;
+    bool has_norm = many && sum->max_exact >= 1e-5 && sum->scale == 0;
     if (has_norm && norm_error > 0) {
         *ratio = fmax(*ratio, norm_error / norm_bound);
         if (!(norm_error <= norm_bound)) {

@@ -7,10 +7,10 @@
  *
  * and a NaN or an infinity must be at the same place in X and X64. The norm bound is relative only,
  * so it says nothing about a result that is zero but for rounding (the gradient of a softmax over
- * one key, say): where max|X64| < 1e-5, or where there are fewer than COMPARE_MANY elements and so
- * no statistics, the first bound alone is asked. The gradient of a broadcast bias is a sum over
- * many scores, which cancel where the bias is the same for all keys, by the shift invariance of the
- * softmax; max|X64| is there that of so many terms. */
+ * one key, say): where max|X64| < 1e-5, or where there are fewer than COMPARE_MANY elements, or a
+ * gradient comes from fewer scores, and so no statistics, the first bound alone is asked. The
+ * gradient of a broadcast bias is a sum over many scores, which cancel where the bias is the same
+ * for all keys, by the shift invariance of the softmax; max|X64| is there that of so many terms. */
 #ifndef COMPARE_H
 #define COMPARE_H
 
@@ -28,6 +28,7 @@ typedef struct comparison {
     double scale; /* of the terms whose sum the result is, where it may be much smaller; else 0 */
     double square_error, square_naive, square_exact;
     int64_t count;
+    bool few;          /* the elements share the errors of fewer than COMPARE_MANY numbers */
     int64_t misplaced; /* elements where one side alone is NaN or infinite */
     int64_t worst;     /* number of the element with the largest error, or the first misplaced */
     double worst_tested, worst_exact;

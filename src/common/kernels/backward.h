@@ -261,7 +261,7 @@ PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fi
 /* Targets that issue dV as soon as there are weights. */
 #ifndef PF_BACKWARD_LATE
 #define PF_BACKWARD_LATE 0
-#define pf_out_mma_exchange(out, exchange, cross, channel0) ((void)(cross))
+#define pf_out_mma_exchange(out, exchange, cross, channel0) ((void)(out), (void)(cross))
 #endif
 
 /* The same steps with the products of their ends issued together, and dK with dS taken from the
