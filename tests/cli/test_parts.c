@@ -57,6 +57,43 @@ static void test_norm_of_the_error_is_bounded(void **state) {
     assert_false(judge(tested, naive, exact, NULL, 16, &ratio));
 }
 
+/* Over one key, sixteen elements of a gradient share the error of one score: the largest error
+ * alone is judged, and it still is. */
+static void test_few_scores_have_no_norm(void **state) {
+    (void)state;
+    const double exact = 1, naive = 1.25, tested = 1.49, wrong = 1.6;
+    for (int few = 0; few < 2; few++) {
+        comparison sum = {.few = few};
+        char reason[256];
+        double ratio;
+        for (int i = 0; i < 16; i++) {
+            comparison_add(&sum, &(compared){.tested = i < 6 ? &tested : &exact,
+                                             .naive = i == 3 ? &naive : &exact,
+                                             .exact = &exact,
+                                             .count = 1,
+                                             .dtype = PFATTN_DTYPE_F64});
+        }
+        assert_int_equal(comparison_passes(&sum, false, &ratio, reason, sizeof reason), few);
+        comparison_add(&sum, &(compared){.tested = &wrong,
+                                         .naive = &exact,
+                                         .exact = &exact,
+                                         .count = 1,
+                                         .dtype = PFATTN_DTYPE_F64});
+        assert_false(comparison_passes(&sum, false, &ratio, reason, sizeof reason));
+    }
+}
+
+/* B H M N scores; where attention is causal rows beyond the keys keep none. */
+static void test_scores_of_a_case(void **state) {
+    (void)state;
+    check_case c;
+    char message[256];
+    assert_true(case_parse("op=backward B=2 H=3 M=5 N=7", &c, message, sizeof message));
+    assert_true(case_scores(&c) == 2 * 3 * 5 * 7);
+    assert_true(case_parse("op=backward B=2 H=3 M=129 N=1 causal=1", &c, message, sizeof message));
+    assert_true(case_scores(&c) == 2 * 3);
+}
+
 static void test_zero_for_a_gradient_of_order_one_fails(void **state) {
     (void)state;
     const double exact[] = {1, -0.5}, naive[] = {1.001, -0.5}, zero[] = {0, 0};
@@ -252,6 +289,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_largest_error_is_bounded_by_twice_the_naive_error),
         cmocka_unit_test(test_norm_of_the_error_is_bounded),
+        cmocka_unit_test(test_few_scores_have_no_norm),
+        cmocka_unit_test(test_scores_of_a_case),
         cmocka_unit_test(test_zero_for_a_gradient_of_order_one_fails),
         cmocka_unit_test(test_nan_or_infinity_on_one_side_fails),
         cmocka_unit_test(test_expectations_override_the_exact_value),
