@@ -227,7 +227,23 @@ PF_DEVICE void backward_release_dout(backward_context *c, backward_fills *fills)
     });
 }
 
-/* A consumer's steps of one pair. dQ is added to memory while the product for dK is under way. */
+/* Targets that issue dV as soon as there are weights. */
+#ifndef PF_BACKWARD_LATE
+#define PF_BACKWARD_LATE 0
+#define pf_out_mma_exchange(out, exchange, cross, channel0) ((void)(out), (void)(cross))
+#endif
+
+/* dK with dS taken from the exchange, so that its registers are free. */
+PF_DEVICE void backward_issue_dk_exchanged(backward_context *c, pf_exchange *ds, pf_out *dk) {
+    const pf_cross_tile *q = c->sm->q[c->q_pos.take];
+    pf_out_mma_exchange(dk, &ds[PF_T], &q[0], c->w.channel0);
+    if (PF_TANGENT)
+        pf_out_mma_exchange(dk, &ds[0], &q[PF_T], c->w.channel0);
+    pf_mma_commit();
+}
+
+/* A consumer's steps of one pair. dQ is added to memory while the products behind it are under way:
+ * dK, and where they are late dV, whose weights are packed once dS needs no registers any more. */
 PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fills *fills,
                               backward_state *g, pf_out *dk, pf_out *dv) {
     for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, &c->w), ++n) {
@@ -239,63 +255,32 @@ PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fi
         backward_issue_dp(c, g);
         pf_mma_wait(1);
         const bool whole = backward_weights(c, g, &walk->at);
-        backward_pack_weights(g);
-        backward_issue_dv(c, g, dv);
-        pf_mma_wait(1);
+        if (!PF_BACKWARD_LATE) {
+            backward_pack_weights(g);
+            backward_issue_dv(c, g, dv);
+        }
+        pf_mma_wait(PF_BACKWARD_LATE ? 0 : 1);
         backward_ds(c, g, whole);
         backward_put_dbias(c, g, &walk->at);
         pf_exchange_publish(ds, g->ds);
         backward_send_dbias(c, &walk->at);
         backward_issue_dq(c, ds, &dq);
-        backward_issue_dk(c, g, dk);
-        pf_mma_wait(1);
-        backward_release_dout(c, fills);
+        if (PF_BACKWARD_LATE) {
+            backward_pack_weights(g);
+            backward_issue_dv(c, g, dv);
+            backward_issue_dk_exchanged(c, ds, dk);
+        } else {
+            backward_issue_dk(c, g, dk);
+        }
+        pf_mma_wait(PF_BACKWARD_LATE ? 2 : 1);
+        if (!PF_BACKWARD_LATE)
+            backward_release_dout(c, fills);
         if (c->a->dq_sum[walk->at.pair])
             backward_add_dq(c, &dq, &walk->at);
         backward_release_bias(c, fills);
         pf_mma_wait(0);
-        backward_release_q(c, fills);
-    }
-}
-
-/* Targets that issue dV as soon as there are weights. */
-#ifndef PF_BACKWARD_LATE
-#define PF_BACKWARD_LATE 0
-#define pf_out_mma_exchange(out, exchange, cross, channel0) ((void)(out), (void)(cross))
-#endif
-
-/* The same steps with the products of their ends issued together, and dK with dS taken from the
- * exchange: then registers suffice for wider tiles of queries. */
-PF_DEVICE void backward_steps_late(backward_context *c, query_walk *walk, backward_fills *fills,
-                                   backward_state *g, pf_out *dk, pf_out *dv) {
-    for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, &c->w), ++n) {
-        pf_exchange *ds = c->ds[n % PF_EXCHANGES];
-        const pf_cross_tile *q = c->sm->q[c->q_pos.take];
-        pf_cross_out dq;
-        pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
-        backward_issue_scores(c, g);
-        pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
-        backward_issue_dp(c, g);
-        pf_mma_wait(1);
-        const bool whole = backward_weights(c, g, &walk->at);
-        pf_mma_wait(0);
-        backward_ds(c, g, whole);
-        backward_put_dbias(c, g, &walk->at);
-        pf_exchange_publish(ds, g->ds);
-        backward_send_dbias(c, &walk->at);
-        backward_issue_dq(c, ds, &dq);
-        backward_pack_weights(g);
-        backward_issue_dv(c, g, dv);
-        pf_out_mma_exchange(dk, &ds[PF_T], &q[0], c->w.channel0);
-        if (PF_TANGENT)
-            pf_out_mma_exchange(dk, &ds[0], &q[PF_T], c->w.channel0);
-        pf_mma_commit();
-        pf_mma_wait(2);
-        if (c->a->dq_sum[walk->at.pair])
-            backward_add_dq(c, &dq, &walk->at);
-        backward_release_bias(c, fills);
-        pf_mma_wait(0);
-        backward_release_dout(c, fills);
+        if (PF_BACKWARD_LATE)
+            backward_release_dout(c, fills);
         backward_release_q(c, fills);
     }
 }
@@ -306,10 +291,7 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
     backward_fills fills = {walk, walk, walk};
     PF_REFILL(backward_first_fills(c, &fills, pair));
     backward_take_kv(c, &g, pair);
-    if (PF_BACKWARD_LATE)
-        backward_steps_late(c, &walk, &fills, &g, dk, dv);
-    else
-        backward_steps(c, &walk, &fills, &g, dk, dv);
+    backward_steps(c, &walk, &fills, &g, dk, dv);
     pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
     pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
 }
