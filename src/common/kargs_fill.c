@@ -239,16 +239,8 @@ void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args) {
     fill_merged(problem, args);
 }
 
-void pf_narrow_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
-                          pf_merge_kargs *args) {
-    memset(args, 0, sizeof *args);
-    args->o_part[0] = forward->o;
-    args->o_part_type[0] = forward->o_type;
-    fill_merged(problem, args);
-}
-
-void pf_merge_splits_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
-                                pf_merge_kargs *args) {
+void pf_parts_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
+                         pf_merge_kargs *args) {
     memset(args, 0, sizeof *args);
     args->o_part[0] = forward->o;
     args->lse_part[0] = forward->lse;

@@ -18,10 +18,6 @@ bool pf_needs_narrowing(const pf_problem *problem) {
     return o == PFATTN_DTYPE_BF16 || o == PFATTN_DTYPE_E5M2;
 }
 
-pf_tensor_id pf_widened_tensor(int n) {
-    return widened[n];
-}
-
 static int64_t product(int64_t a, int64_t b) {
     int64_t result;
     return __builtin_mul_overflow(a, b, &result) ? INT64_MAX : result;

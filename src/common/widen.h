@@ -17,11 +17,8 @@ bool pf_can_widen(const pf_problem *problem);
 /* Does that kernel not write O's type? It writes f16 and f32. */
 bool pf_needs_narrowing(const pf_problem *problem);
 
-/* The n-th operand (of PF_WIDENED). */
-pf_tensor_id pf_widened_tensor(int n);
-
-/* Rows of its copy, 0 where it is absent or without elements; a batch or head that is broadcast is
- * copied once. INT64_MAX where they are too many. */
+/* Rows of the copy of the n-th operand (of PF_WIDENED), 0 where it is absent or without elements; a
+ * batch or head that is broadcast is copied once. INT64_MAX where they are too many. */
 int64_t pf_widened_rows(const pf_problem *problem, int n);
 
 /* Channels from row to row of the copy: rows begin at multiples of 16 bytes. */

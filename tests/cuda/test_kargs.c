@@ -372,7 +372,7 @@ static void split_arguments(void **state) {
     pf_attention_kargs k;
     pf_merge_kargs m;
     pf_kargs_fill(&problem, &plan, 0x100000, &k);
-    pf_merge_splits_kargs_fill(&problem, &k, &m);
+    pf_parts_kargs_fill(&problem, &k, &m);
     assert_int_equal(k.splits, 3);
     assert_int_equal(k.split_keys, 128);
     assert_int_equal(k.o_type, PF_KTYPE_F32);
