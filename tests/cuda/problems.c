@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "problems.h"
 
+#include <string.h>
+
+bool test_images[PF_IMAGE_COUNT];
+
 pfattn_tensor test_dense(pfattn_dtype dtype, int64_t n0, int64_t n1, int64_t n2, int64_t n3) {
     static uintptr_t next = 1;
     pfattn_tensor t = {(void *)(next++ << 32), dtype, {n0, n1, n2, n3}, {0}};
@@ -94,4 +98,26 @@ pf_problem test_merge_problem(pfattn_dtype dtype, test_shape shape) {
         fail_msg("%s", pfattn_last_error());
     }
     return problem;
+}
+
+pf_capabilities test_hopper(const pf_tuning *table, size_t count) {
+    memset(test_images, 1, sizeof test_images);
+    pf_capabilities c = {.backend = "cuda",
+                         .tuning = table,
+                         .tuning_count = (int)count,
+                         .targets = {PF_TARGET_SM_90A, PF_TARGET_SM_80},
+                         .target_count = 2,
+                         .compute_units = 100,
+                         .warp_size = 32,
+                         .shared_bytes = 232448};
+    c.images[PF_TARGET_SM_90A] = c.images[PF_TARGET_SM_80] = test_images;
+    return c;
+}
+
+pf_plan test_plan(const pf_capabilities *capabilities, const pf_problem *problem) {
+    pf_plan plan;
+    if (pf_select(capabilities, problem, &plan) != PFATTN_SUCCESS) {
+        fail_msg("%s", pfattn_last_error());
+    }
+    return plan;
 }

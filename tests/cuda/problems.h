@@ -12,6 +12,7 @@
 #include <pfattn/pfattn.h>
 
 #include "problem.h"
+#include "select.h"
 
 /* Dimensions of a problem. */
 typedef struct test_shape {
@@ -37,5 +38,14 @@ pf_problem test_problem(pf_operation operation, const pfattn_attention *args);
 /* A merge of two parts in one type, with tangents. */
 pfattn_merge_args test_merge_args(pfattn_dtype dtype, test_shape shape);
 pf_problem test_merge_problem(pfattn_dtype dtype, test_shape shape);
+
+/* The images of test_hopper's targets: all, until a test takes one away. */
+extern bool test_images[PF_IMAGE_COUNT];
+
+/* A device of 100 multiprocessors that runs both targets of NVIDIA. */
+pf_capabilities test_hopper(const pf_tuning *table, size_t count);
+
+/* What select plans; a refusal fails the test. */
+pf_plan test_plan(const pf_capabilities *capabilities, const pf_problem *problem);
 
 #endif

@@ -33,22 +33,10 @@ static const pf_tuning table[] = {
     {PF_TARGET_SM_80, PF_OP_DBIAS_JVP, HALF, 64, 32, 32, 64, 2, 64, 50000, 2, 0, 0, 0, 0},
 };
 
-static bool all_images[PF_IMAGE_COUNT];
 static bool no_images[PF_IMAGE_COUNT];
 
-/* A device of 100 multiprocessors that runs both targets. */
 static pf_capabilities hopper(void) {
-    memset(all_images, 1, sizeof all_images);
-    pf_capabilities c = {.backend = "cuda",
-                         .tuning = table,
-                         .tuning_count = sizeof table / sizeof table[0],
-                         .targets = {PF_TARGET_SM_90A, PF_TARGET_SM_80},
-                         .target_count = 2,
-                         .compute_units = 100,
-                         .warp_size = 32,
-                         .shared_bytes = 232448};
-    c.images[PF_TARGET_SM_90A] = c.images[PF_TARGET_SM_80] = all_images;
-    return c;
+    return test_hopper(table, sizeof table / sizeof table[0]);
 }
 
 static pf_capabilities ampere(void) {
@@ -58,14 +46,6 @@ static pf_capabilities ampere(void) {
     c.images[PF_TARGET_SM_90A] = NULL;
     c.shared_bytes = 101376;
     return c;
-}
-
-static pf_plan select_plan(const pf_capabilities *c, const pf_problem *problem) {
-    pf_plan plan;
-    if (pf_select(c, problem, &plan) != PFATTN_SUCCESS) {
-        fail_msg("%s", pfattn_last_error());
-    }
-    return plan;
 }
 
 static void assert_refused(const pf_capabilities *c, const pf_problem *problem, const char *text) {
@@ -262,7 +242,7 @@ static void forward_table(void **state) {
         print_message("case %zu\n", n);
         pfattn_attention a = test_attention(f->operation, f->dtype, f->shape);
         pf_problem problem = test_problem(f->operation, &a);
-        pf_plan plan = select_plan(&c, &problem);
+        pf_plan plan = test_plan(&c, &problem);
         ASSERT_STEPS(&plan, PF_STEP_MAIN);
         const pf_step *step = &plan.step[0];
         assert_key(step, f->key);
@@ -287,7 +267,7 @@ static void general_variant(void **state) {
         a.alpha = alphas[n];
         pf_problem problem = test_problem(PF_FORWARD, &a);
         pf_capabilities c = hopper();
-        pf_plan plan = select_plan(&c, &problem);
+        pf_plan plan = test_plan(&c, &problem);
         ASSERT_STEPS(&plan, PF_STEP_MAIN);
         assert_key(&plan.step[0],
                    n == 0 ? "sm_90a/forward.f16.64.plain" : "sm_90a/forward.f16.64.general");
@@ -304,7 +284,7 @@ static void key_live_step(void **state) {
     test_add_bias(&a, PFATTN_DTYPE_F32, 1, 4, 1, 300);
     pf_problem problem = test_problem(PF_FORWARD, &a);
     pf_capabilities c = hopper();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_KEY_LIVE, PF_STEP_MAIN);
     assert_key(&plan.step[0], "sm_90a/passes");
     assert_int_equal(plan.step[0].entry, PF_ENTRY_KEY_LIVE);
@@ -332,7 +312,7 @@ static void widened_operands(void **state) {
         a.v.stride[3] = 300;
         a.v.stride[2] = 1;
         pf_problem problem = test_problem(PF_FORWARD, &a);
-        pf_plan plan = select_plan(&c, &problem);
+        pf_plan plan = test_plan(&c, &problem);
         assert_true(plan.widened);
         assert_int_equal(plan.narrowed, n >= 3);
         size_t copies = (800 + 2400 + 2400) * 128;
@@ -359,10 +339,10 @@ static void widened_operands(void **state) {
     memset(all_but_one, 1, sizeof all_but_one);
     all_but_one[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_F16, 64, false, 0)] = false;
     c.images[PF_TARGET_SM_90A] = all_but_one;
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     assert_key(&plan.step[0], "sm_80/forward.e5m2.64.plain");
     c = ampere();
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_MAIN);
     assert_key(&plan.step[0], "sm_80/forward.e5m2.64.plain");
     assert_false(plan.widened);
@@ -447,10 +427,10 @@ static void every_operand_falls_back(void **state) {
         a.tk2 = test_dense(PFATTN_DTYPE_F16, 2, 4, 300, 64);
         a.tv = test_dense(PFATTN_DTYPE_F16, 2, 4, 300, 64);
         pf_problem problem = test_problem(PF_FORWARD_JVP, &a);
-        pf_plan plan = select_plan(&both, &problem);
+        pf_plan plan = test_plan(&both, &problem);
         assert_key(&plan.step[0], "sm_90a/forward_jvp.f16.64.plain");
         problem.tensor[ids[n]].data = (char *)problem.tensor[ids[n]].data + 2;
-        plan = select_plan(&both, &problem);
+        plan = test_plan(&both, &problem);
         assert_key(&plan.step[0], "sm_80/forward_jvp.f16.64.plain");
         char want[64];
         snprintf(want, sizeof want, "%s: its address is not a multiple of 16",
@@ -467,7 +447,7 @@ static void outputs_do_not_matter(void **state) {
     a.o.data = (char *)a.o.data + 2;
     pf_problem problem = test_problem(PF_FORWARD, &a);
     pf_capabilities c = hopper();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     assert_key(&plan.step[0], "sm_90a/forward.f16.64.plain");
 }
 
@@ -484,7 +464,7 @@ static void backward_steps(void **state) {
     pfattn_attention a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, backward_shape);
     pf_problem problem = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_MAIN, PF_STEP_DQ);
     assert_key(&plan.step[0], "sm_90a/passes");
     assert_int_equal(plan.step[0].entry, PF_ENTRY_BACKWARD_PRE);
@@ -511,7 +491,7 @@ static void backward_without_dq(void **state) {
     a.dq = (pfattn_tensor){0};
     pf_problem problem = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_MAIN);
 }
 
@@ -524,7 +504,7 @@ static void backward_dq2_alone(void **state) {
     a.dq = a.dk = a.dv = (pfattn_tensor){0};
     pf_problem problem = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_MAIN, PF_STEP_DQ);
 }
 
@@ -535,7 +515,7 @@ static void backward_falls_back(void **state) {
     a.dout.stride[2] = -64;
     pf_problem problem = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     assert_key(find_step(&plan, PF_STEP_MAIN), "sm_80/backward.f16.64.plain");
     assert_key(find_step(&plan, PF_STEP_DQ), "sm_80/backward.f16.64.plain");
     assert_int_equal(find_step(&plan, PF_STEP_MAIN)->grid, 2 * 2 * 5);
@@ -549,7 +529,7 @@ static void backward_jvp_steps(void **state) {
     test_add_mask(&a, 1, 1, 100, 300);
     pf_problem problem = test_problem(PF_BACKWARD_JVP, &a);
     pf_capabilities c = hopper();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_KEY_LIVE, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_MAIN,
                  PF_STEP_DQ);
     assert_int_equal(plan.step[0].grid, 2);
@@ -566,7 +546,7 @@ static void dbias_in_main(void **state) {
     a.dq = a.dk = a.dv = (pfattn_tensor){0};
     pf_problem problem = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_KEY_LIVE, PF_STEP_BACKWARD_PRE, PF_STEP_MAIN);
     assert_int_equal(plan.dbias_splits, 0);
 }
@@ -607,7 +587,7 @@ static void dbias_grids(void **state) {
         test_add_bias(&a, PFATTN_DTYPE_F16, e[0], e[1], e[2], e[3]);
         a.dbias = test_dense(PFATTN_DTYPE_F16, e[0], e[1], e[2], e[3]);
         pf_problem problem = test_problem(PF_BACKWARD, &a);
-        pf_plan plan = select_plan(&c, &problem);
+        pf_plan plan = test_plan(&c, &problem);
         const pf_step *dbias = find_step(&plan, PF_STEP_DBIAS);
         const pf_step *reduce = find_step(&plan, PF_STEP_DBIAS_REDUCE);
         assert_key(dbias, "sm_80/dbias.f16.64.general");
@@ -635,7 +615,7 @@ static void dbias_alone(void **state) {
     a.dbias = test_dense(PFATTN_DTYPE_F16, 1, 4, 100, 300);
     a.dq = a.dk = a.dv = (pfattn_tensor){0};
     pf_problem problem = test_problem(PF_BACKWARD, &a);
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_KEY_LIVE, PF_STEP_BACKWARD_PRE, PF_STEP_DBIAS,
                  PF_STEP_DBIAS_REDUCE);
     assert_null(plan.tuning);
@@ -645,7 +625,7 @@ static void dbias_alone(void **state) {
     a.tdbias = test_dense(PFATTN_DTYPE_F16, 1, 4, 100, 300);
     a.tdq = a.tdk = a.tdv = (pfattn_tensor){0};
     problem = test_problem(PF_BACKWARD_JVP, &a);
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     assert_key(find_step(&plan, PF_STEP_DBIAS), "sm_80/dbias_jvp.f16.64.general");
     assert_null(find_step(&plan, PF_STEP_MAIN));
 }
@@ -663,7 +643,7 @@ static void workspace_of_any_target(void **state) {
     pf_problem aligned = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
     size_t bytes[2];
-    pf_plan plan = select_plan(&c, &unaligned);
+    pf_plan plan = test_plan(&c, &unaligned);
     assert_int_equal(plan.scratch.queries_padded, 96);
     assert_int_equal(pf_select_workspace(&c, &unaligned, &bytes[0]), PFATTN_SUCCESS);
     assert_int_equal(pf_select_workspace(&c, &aligned, &bytes[1]), PFATTN_SUCCESS);
@@ -682,13 +662,13 @@ static void merge_step(void **state) {
     (void)state;
     pf_problem problem = test_merge_problem(PFATTN_DTYPE_F32, (test_shape){2, 3, 0, 5, 0, 0, 7});
     pf_capabilities c = ampere();
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_MERGE);
     assert_key(&plan.step[0], "sm_80/passes");
     assert_int_equal(plan.step[0].entry, PF_ENTRY_MERGE);
     assert_int_equal(plan.step[0].grid, 4); /* 30 rows */
     c.warp_size = 64;
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     assert_int_equal(plan.step[0].grid, 8); /* 4 rows a workgroup */
 }
 
@@ -703,24 +683,24 @@ static void zero_extents(void **state) {
         pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, empty[n]);
         test_add_mask(&a, 1, 1, 1, empty[n].keys);
         pf_problem problem = test_problem(PF_FORWARD, &a);
-        pf_plan plan = select_plan(&c, &problem);
+        pf_plan plan = test_plan(&c, &problem);
         assert_int_equal(plan.step_count, 0);
     }
     test_shape shape = {2, 4, 2, 100, 0, 64, 64};
     pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, shape);
     pf_problem problem = test_problem(PF_FORWARD, &a);
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_MAIN);
     a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, shape);
     problem = test_problem(PF_BACKWARD, &a);
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_DQ);
     a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 0, 300, 64, 64});
     problem = test_problem(PF_BACKWARD, &a);
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_MAIN);
     problem = test_merge_problem(PFATTN_DTYPE_F16, (test_shape){2, 3, 0, 0, 0, 0, 7});
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     assert_int_equal(plan.step_count, 0);
 }
 
@@ -762,7 +742,7 @@ static void refusals(void **state) {
     /* Just inside. */
     pf_problem problem = forward_problem(PFATTN_DTYPE_F16,
                                          (test_shape){1, 1, 1, sequence - 1, sequence - 1, 256, 8});
-    select_plan(&c, &problem);
+    test_plan(&c, &problem);
 }
 
 static void refused_types_and_alpha(void **state) {
@@ -779,7 +759,7 @@ static void refused_types_and_alpha(void **state) {
     assert_refused(&c, &problem, "alpha: is -3e+38; the cuda backend takes magnitudes up to 2.35");
     a.alpha = 2e38;
     problem = test_problem(PF_FORWARD, &a);
-    select_plan(&c, &problem);
+    test_plan(&c, &problem);
     problem = test_merge_problem(PFATTN_DTYPE_F64, shape);
     assert_refused(&c, &problem, "o0: dtype is f64");
 }
@@ -791,7 +771,7 @@ static void missing_kernels(void **state) {
     pf_problem problem = forward_problem(PFATTN_DTYPE_F16, shape);
     pf_capabilities c = hopper();
     c.images[PF_TARGET_SM_90A] = no_images;
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     assert_key(&plan.step[0], "sm_80/forward.f16.64.plain");
     c.images[PF_TARGET_SM_80] = NULL;
     assert_refused(&c, &problem,
@@ -799,7 +779,7 @@ static void missing_kernels(void **state) {
                    "sm_90a, sm_80)");
     c = hopper();
     c.shared_bytes = 89999; /* the sm_90a kernel wants 90000 */
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     assert_key(&plan.step[0], "sm_80/forward.f16.64.plain");
     c = ampere();
     c.shared_bytes = 100;

@@ -21,30 +21,12 @@ static const pf_tuning table[] = {
      0},
 };
 
-static bool all_images[PF_IMAGE_COUNT];
-
-/* A device of 100 multiprocessors. */
+/* A device with a tuning file. */
 static pf_capabilities device(pf_tuned *tuned) {
-    memset(all_images, 1, sizeof all_images);
-    pf_capabilities c = {.backend = "cuda",
-                         .tuning = table,
-                         .tuning_count = sizeof table / sizeof table[0],
-                         .targets = {PF_TARGET_SM_90A},
-                         .target_count = 1,
-                         .compute_units = 100,
-                         .warp_size = 32,
-                         .shared_bytes = 232448,
-                         .tuned = tuned};
-    c.images[PF_TARGET_SM_90A] = all_images;
+    pf_capabilities c = test_hopper(table, sizeof table / sizeof table[0]);
+    c.target_count = 1;
+    c.tuned = tuned;
     return c;
-}
-
-static pf_plan select_plan(const pf_capabilities *c, const pf_problem *problem) {
-    pf_plan plan;
-    if (pf_select(c, problem, &plan) != PFATTN_SUCCESS) {
-        fail_msg("%s", pfattn_last_error());
-    }
-    return plan;
 }
 
 static const pf_step *find_step(const pf_plan *plan, pf_step_kind kind) {
@@ -75,29 +57,29 @@ static void tuned_variants(void **state) {
     pfattn_attention a =
         test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 1000, 50, 64, 64});
     pf_problem problem = test_problem(PF_FORWARD, &a);
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     assert_key(&plan.step[0], "sm_90a/forward.f16.64.plain.v1");
     assert_int_equal(plan.step[0].block, 384);
     assert_int_equal(plan.step[0].work_count, 2 * 8); /* 1000 / 128 */
     a.flags |= PFATTN_FLAG_CAUSAL;
     problem = test_problem(PF_FORWARD, &a);
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     assert_key(&plan.step[0], "sm_90a/forward.f16.64.plain");
     assert_int_equal(plan.step[0].work_count, 2 * 6); /* 1000 / 192 */
     a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 1001, 50, 64, 64});
     problem = test_problem(PF_FORWARD, &a);
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     assert_key(&plan.step[0], "sm_90a/forward.f16.64.plain");
     a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 10, 50, 64, 64});
     test_add_mask(&a, 1, 1, 10, 50);
     problem = test_problem(PF_FORWARD, &a);
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     assert_key(find_step(&plan, PF_STEP_MAIN), "sm_90a/forward.f16.64.general");
 
     a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 300, 1000, 64, 64});
     a.flags |= PFATTN_FLAG_CAUSAL;
     problem = test_problem(PF_BACKWARD, &a);
-    plan = select_plan(&c, &problem);
+    plan = test_plan(&c, &problem);
     const pf_step *main_step = find_step(&plan, PF_STEP_MAIN);
     assert_key(main_step, "sm_90a/backward.f16.64.plain.v1");
     assert_key(find_step(&plan, PF_STEP_DQ), "sm_90a/backward.f16.64.plain.v1");
@@ -117,7 +99,7 @@ static void kernels_that_are_there(void **state) {
         pf_kernel_find(&c, PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 1));
     assert_null(
         pf_kernel_find(&c, PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 2));
-    all_images[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 1)] = false;
+    test_images[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 1)] = false;
     assert_null(
         pf_kernel_find(&c, PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_BF16, 64, false, 1));
     assert_non_null(

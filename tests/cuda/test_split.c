@@ -19,29 +19,8 @@ static const pf_tuning table[] = {
     {PF_TARGET_GFX90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 32, 32, 1, 256, 1024, 1, 0, 3, 0, 0},
 };
 
-static bool all_images[PF_IMAGE_COUNT];
-
-/* A device of 100 multiprocessors that runs both targets of NVIDIA. */
 static pf_capabilities hopper(void) {
-    memset(all_images, 1, sizeof all_images);
-    pf_capabilities c = {.backend = "cuda",
-                         .tuning = table,
-                         .tuning_count = sizeof table / sizeof table[0],
-                         .targets = {PF_TARGET_SM_90A, PF_TARGET_SM_80},
-                         .target_count = 2,
-                         .compute_units = 100,
-                         .warp_size = 32,
-                         .shared_bytes = 232448};
-    c.images[PF_TARGET_SM_90A] = c.images[PF_TARGET_SM_80] = all_images;
-    return c;
-}
-
-static pf_plan select_plan(const pf_capabilities *c, const pf_problem *problem) {
-    pf_plan plan;
-    if (pf_select(c, problem, &plan) != PFATTN_SUCCESS) {
-        fail_msg("%s", pfattn_last_error());
-    }
-    return plan;
+    return test_hopper(table, sizeof table / sizeof table[0]);
 }
 
 typedef struct split_case {
@@ -82,7 +61,7 @@ static void split_table(void **state) {
         print_message("case %zu\n", n);
         pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, s->shape);
         pf_problem problem = test_problem(PF_FORWARD, &a);
-        pf_plan plan = select_plan(&c, &problem);
+        pf_plan plan = test_plan(&c, &problem);
         assert_int_equal(plan.key_splits, s->splits);
         assert_int_equal(plan.split_keys, s->keys);
         assert_int_equal(plan.step[0].kind, PF_STEP_MAIN);
@@ -112,7 +91,7 @@ static void split_causal(void **state) {
     for (int n = 0; n < 4; n++) {
         a.diagonal = diagonals[n];
         pf_problem problem = test_problem(PF_FORWARD, &a);
-        assert_int_equal(select_plan(&c, &problem).key_splits, splits[n]);
+        assert_int_equal(test_plan(&c, &problem).key_splits, splits[n]);
     }
 }
 
@@ -124,13 +103,13 @@ static void split_workspace(void **state) {
     pf_capabilities c = hopper();
     pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, split_cases[0].shape);
     pf_problem problem = test_problem(PF_FORWARD, &a);
-    assert_int_equal(select_plan(&c, &problem).scratch.bytes, 1024 + 100 * 64 * 4);
+    assert_int_equal(test_plan(&c, &problem).scratch.bytes, 1024 + 100 * 64 * 4);
     size_t bytes;
     assert_int_equal(pf_select_workspace(&c, &problem, &bytes), PFATTN_SUCCESS);
     assert_int_equal(bytes, 1792 + 196 * 64 * 4);
     a.k.data = (char *)a.k.data + 2;
     problem = test_problem(PF_FORWARD, &a);
-    assert_int_equal(select_plan(&c, &problem).key_splits, 49);
+    assert_int_equal(test_plan(&c, &problem).key_splits, 49);
     assert_int_equal(pf_select_workspace(&c, &problem, &bytes), PFATTN_SUCCESS);
     assert_int_equal(bytes, 1792 + 196 * 64 * 4);
 }
@@ -142,12 +121,12 @@ static void split_on_waves(void **state) {
     pf_capabilities c = hopper();
     c.targets[0] = PF_TARGET_GFX90A;
     c.target_count = 1;
-    c.images[PF_TARGET_GFX90A] = all_images;
+    c.images[PF_TARGET_GFX90A] = test_images;
     c.warp_size = 64;
     pfattn_attention a =
         test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 2, 2, 1, 75 * 320, 64, 64});
     pf_problem problem = test_problem(PF_FORWARD, &a);
-    pf_plan plan = select_plan(&c, &problem);
+    pf_plan plan = test_plan(&c, &problem);
     assert_int_equal(plan.key_splits, 75);
     assert_int_equal(plan.split_keys, 320);
     assert_int_equal(plan.step[0].grid, 300);
