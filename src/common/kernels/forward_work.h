@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a workgroup of forward does: its queries, and the tiles of keys that it walks over.
+ *
+ * Piecewise attention is two walks over keys, the near ones with pair 0 and the far ones with pair
+ * 1: the online softmax does not mind the order, so only tiles that straddle the threshold are
+ * visited twice. */
+#ifndef PF_KERNELS_FORWARD_WORK_H
+#define PF_KERNELS_FORWARD_WORK_H
+
+#include "work.h"
+
+/* One workgroup's share of the problem: queries [i0, i1) of (b, h), which reads key/value head hk;
+ * output channels from channel0, and of the keys those of one split. */
+typedef struct forward_work {
+    int b, h, hk, i0, i1, channel0, split;
+} forward_work;
+
+PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
+    const int parts = PF_HEAD_DIM / PF_OUT_DIM;
+    const int tiles = PF_CEIL_DIV(a->queries, PF_OWNED_TILE);
+    /* The last rows are the longest where attention is causal. */
+    const int tile = tiles - 1 - pf_work_tile(index % tiles, tiles, a->work_count);
+    /* Heads that share keys are side by side, splits far apart. */
+    const int heads = a->batch * a->heads, rest = index / tiles / parts;
+    forward_work w;
+    w.split = a->splits > 1 ? rest / heads : 0;
+    const int bh = rest - w.split * heads;
+    w.channel0 = index / tiles % parts * PF_OUT_DIM;
+    w.b = bh / a->heads;
+    w.h = bh % a->heads;
+    w.hk = w.h / a->group;
+    w.i0 = tile * PF_OWNED_TILE;
+    w.i1 = pf_min_int(w.i0 + PF_OWNED_TILE, a->queries);
+    return w;
+}
+
+/* A walk over (pair, tile of keys), keys descending; done when pair == a->pairs. */
+typedef struct key_walk {
+    int pair, tile, last_tile;
+    bool enters; /* the first tile of its pair */
+} key_walk;
+
+PF_DEVICE void key_walk_enter(key_walk *walk, const pf_attention_kargs *a, const forward_work *w) {
+    walk->enters = true;
+    for (; walk->pair < a->pairs; ++walk->pair) {
+        const int key0 = w->split * a->split_keys;
+        const int begin = pf_max_int(key0, w->i0 - a->window_high[walk->pair] + 1);
+        const int end = pf_min_int(pf_min_int(a->key_end[walk->pair], key0 + a->split_keys),
+                                   w->i1 - a->window_low[walk->pair]);
+        if (begin < end) {
+            walk->tile = (end - 1) / PF_CROSS_TILE;
+            walk->last_tile = begin / PF_CROSS_TILE;
+            return;
+        }
+    }
+}
+
+PF_DEVICE key_walk key_walk_begin(const pf_attention_kargs *a, const forward_work *w) {
+    key_walk walk = {0, 0, 0, true};
+    key_walk_enter(&walk, a, w);
+    return walk;
+}
+
+PF_DEVICE void key_walk_next(key_walk *walk, const pf_attention_kargs *a, const forward_work *w) {
+    walk->enters = false;
+    if (--walk->tile < walk->last_tile) {
+        ++walk->pair;
+        key_walk_enter(walk, a, w);
+    }
+}
+
+PF_DEVICE bool key_walk_done(const key_walk *walk, const pf_attention_kargs *a) {
+    return walk->pair >= a->pairs;
+}
+
+PF_DEVICE bool key_walk_leaves(const key_walk *walk) {
+    return walk->tile == walk->last_tile;
+}
+
+/* Each split's results are a batch of their own. */
+PF_DEVICE int forward_out_batch(const pf_attention_kargs *a, const forward_work *w) {
+    return w->split * a->batch + w->b;
+}
+
+#endif
