@@ -36,6 +36,8 @@ enum {
 
 #if PF_OP == PF_OP_PASSES
 #include "../common/kernels/passes.h"
+#elif PF_OP == PF_OP_FORWARD_JVP && defined(PF_FORWARD_PAIRED) && PF_FORWARD_PAIRED
+#include "../common/kernels/forward_pair.h"
 #elif PF_OP == PF_OP_FORWARD || PF_OP == PF_OP_FORWARD_JVP
 #include "../common/kernels/forward.h"
 #elif PF_OP == PF_OP_BACKWARD || PF_OP == PF_OP_BACKWARD_JVP

@@ -230,9 +230,10 @@ PF_DEVICE int pf_out_channel(int e) {
     return 8 * (e / 4) + 2 * (pf_lane() % 4) + e % 2;
 }
 
-/* Place of this warp among those that compute. */
+/* Place of this warp among those that compute and share out the owned rows, sixteen each. */
 PF_DEVICE int pf_consumer_warp() {
-    return ((int)threadIdx.x - PF_FIRST_CONSUMER) / 32;
+    const int warp = ((int)threadIdx.x - PF_FIRST_CONSUMER) / 32, owners = PF_OWNED_TILE / 16;
+    return owners < (PF_THREADS - PF_FIRST_CONSUMER) / 32 ? warp % owners : warp;
 }
 
 PF_DEVICE int pf_slot_owned(int s) {

@@ -12,6 +12,9 @@
 #define PF_EXCHANGES 2
 /* Two accumulators of 128 columns leave no registers for weights and dS beside them. */
 #define PF_BACKWARD_LATE (PF_CROSS_TILE == 128)
+/* Nor do two outputs of 256 channels for anything beside them. */
+#define PF_FORWARD_PAIRED (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 256)
+#define PF_PAIRED PF_FORWARD_PAIRED
 #define PF_SCORE_STEP 8 /* where scores are looked up one by one it is not for speed */
 
 #include "port_nvidia.h"
@@ -21,8 +24,9 @@
 
 enum {
     PF_GROUPS = (PF_THREADS - PF_FIRST_CONSUMER) / 128,
-    PF_SLAB = 64,       /* channels */
-    PF_ROW_BYTES = 128, /* of a row of a slab */
+    PF_OWNERS = PF_PAIRED ? PF_GROUPS / 2 : PF_GROUPS, /* groups that own rows of their own */
+    PF_SLAB = 64,                                      /* channels */
+    PF_ROW_BYTES = 128,                                /* of a row of a slab */
     /* Registers of a thread, so that all fit in what the kernel starts with. Where accumulators
      * leave no choice the producer spills some of what it knows of the workgroup's next item. One
      * group alone starts with as many as it can have. */
@@ -34,7 +38,7 @@ enum {
                             : PF_CROWDED   ? 240
                                            : 232,
 };
-static_assert(PF_OWNED_TILE == 64 * PF_GROUPS, "each warpgroup owns 64 rows");
+static_assert(PF_OWNED_TILE == 64 * PF_OWNERS, "each warpgroup owns 64 rows");
 static_assert(PF_CROSS_TILE % 16 == 0 && PF_HEAD_DIM % PF_SLAB == 0 && PF_OUT_DIM % PF_SLAB == 0,
               "tiles are whole in the steps of wgmma and the slabs of TMA");
 
@@ -60,8 +64,10 @@ typedef struct pf_owned {
 enum {
     PF_BARRIER_TURN = 1, /* one a group */
     PF_BARRIER_EXCHANGE = 4,
-    PF_BARRIER_DQ_FULL = 5, /* one a group */
-    PF_BARRIER_DQ_FREE = 8, /* one a group */
+    PF_BARRIER_DQ_FULL = 5,   /* one a group */
+    PF_BARRIER_DQ_FREE = 8,   /* one a group */
+    PF_BARRIER_PAIR_FULL = 1, /* one a warp of a group */
+    PF_BARRIER_PAIR_FREE = 5, /* likewise */
 };
 
 PF_DEVICE int pf_thread_group() {
@@ -78,11 +84,11 @@ PF_DEVICE int pf_group() {
 /* Its rows within the owned tile. */
 #define PF_GROUPS_SKIP 1
 PF_DEVICE int pf_group_begin() {
-    return 64 * pf_group();
+    return PF_PAIRED ? 0 : 64 * pf_group();
 }
 
 PF_DEVICE int pf_group_end() {
-    return 64 * pf_group() + 64;
+    return pf_group_begin() + 64;
 }
 
 /* ---- rings ---- */
@@ -98,16 +104,20 @@ typedef struct pf_ring_pos {
     pf_u32 fill_phase, take_phase;
 } pf_ring_pos;
 
-PF_DEVICE void pf_ring_init(pf_ring *ring, int stages) {
+PF_DEVICE void pf_ring_init_for(pf_ring *ring, int stages, int groups) {
     if (threadIdx.x != 0)
         return;
     for (int i = 0; i < stages; ++i) {
         pf_barrier_init(&ring->full[i], 1);
-        pf_barrier_init(&ring->empty[i], 4 * PF_GROUPS); /* each warp gives a stage back */
+        pf_barrier_init(&ring->empty[i], 4 * groups); /* each warp gives a stage back */
     }
     pf_barrier_init(&ring->aside, 1);
     ring->aside_phase = 0;
     pf_barrier_init_fence();
+}
+
+PF_DEVICE void pf_ring_init(pf_ring *ring, int stages) {
+    pf_ring_init_for(ring, stages, PF_GROUPS);
 }
 
 PF_DEVICE void pf_ring_acquire(pf_ring *ring, const pf_ring_pos *pos, int) {
@@ -235,7 +245,7 @@ PF_DEVICE void pf_stats_load(float *to, pf_u64 address, pf_ring *ring, const pf_
 
 PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_source *, int,
                              const pf_rows *) {
-    o->rows = pf_wgmma_tile(pf_shared_address(tile->bytes[0][64 * pf_group()]), 16);
+    o->rows = pf_wgmma_tile(pf_shared_address(tile->bytes[0][pf_group_begin()]), 16);
 }
 #define pf_crossed_take pf_owned_take
 
@@ -277,6 +287,9 @@ PF_DEVICE void pf_out_mma_value(pf_out *out, pf_weights *w, const pf_value_tile 
 }
 
 #include "port_sm90a_bias.h"
+#if PF_FORWARD_PAIRED
+#include "port_sm90a_forward_pair.h"
+#endif
 
 extern __shared__ __align__(1024) unsigned char pf_shared_memory[];
 
@@ -304,8 +317,12 @@ PF_DEVICE bool pf_enter_producer() {
 PF_DEVICE bool pf_enter_consumer() {
     if (PF_GROUPS > 1)
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)PF_CONSUMER_REGISTERS));
+#if PF_FORWARD_PAIRED
+    pf_pair_begin();
+#else
     if (PF_GROUPS > 1 && pf_thread_group() == PF_GROUPS - 1)
         pf_named_arrive(PF_BARRIER_TURN, 256);
+#endif
     return true;
 }
 

@@ -91,6 +91,17 @@ PF_DEVICE void bias_scale(pf_scores *s, float alpha) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) s->x[e] *= alpha;
 }
 
+/* Their tangents, t = alpha t + that of the bias. */
+PF_DEVICE void bias_add_tangent(bias_tiles *tiles, const pf_attention_kargs *a, int stage,
+                                pf_scores *t) {
+    if (a->tbias.address) {
+        pf_bias_reader reader =
+            pf_bias_reader_of(bias_tile(tiles, a, PF_MAP_TBIAS, stage), &a->tbias);
+        bias_add_tile(t, &reader, a->alpha);
+    } else
+        bias_scale(t, a->alpha);
+}
+
 /* A bias of -inf excludes whatever the dot product is: an infinity, or a NaN of another row. */
 PF_DEVICE void bias_exclude(pf_scores *s, pf_bias_reader *reader) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN) {
@@ -127,21 +138,17 @@ PF_DEVICE bool bias_add(bias_tiles *tiles, const pf_attention_kargs *a, pf_score
         }
     } else
         bias_scale(&s[0], a->alpha);
-    if (PF_TANGENT && a->tbias.address) {
-        pf_bias_reader reader =
-            pf_bias_reader_of(bias_tile(tiles, a, PF_MAP_TBIAS, stage), &a->tbias);
-        bias_add_tile(&s[PF_T], &reader, a->alpha);
-    } else if (PF_TANGENT)
-        bias_scale(&s[PF_T], a->alpha);
+    if (PF_GROUP_T)
+        bias_add_tangent(tiles, a, stage, &s[PF_GROUP_T]);
     if (a->mask.address) {
         const pf_bias_reader reader =
             pf_mask_reader_of(bias_tile(tiles, a, PF_MAP_MASK, stage), &a->mask);
         mask_exclude(&s[0], &reader);
         excludes = true;
     }
-    if (PF_TANGENT && excludes) {
-        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) s[PF_T].x[e] =
-            s[0].x[e] == -PF_INFINITY ? 0.f : s[PF_T].x[e];
+    if (PF_GROUP_T && excludes) {
+        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) s[PF_GROUP_T].x[e] =
+            s[0].x[e] == -PF_INFINITY ? 0.f : s[PF_GROUP_T].x[e];
     }
     return excludes;
 }

@@ -35,6 +35,14 @@
 /* Index of the tangent beside the primal (0) in pairs of tiles, fragments and statistics. */
 #define PF_T PF_TANGENT
 
+/* Targets where one group carries the primal and its tangent. */
+#ifndef PF_FORWARD_PAIRED
+#define PF_FORWARD_PAIRED 0
+#endif
+
+/* Index of the tangent beside the primal in what a group carries, 0 where another carries it. */
+enum { PF_GROUP_T = PF_TANGENT && !PF_FORWARD_PAIRED };
+
 #if PF_TANGENT
 #define PF_KERNEL_NAME(op) pf_##op##_jvp
 #define PF_KERNEL_NAME_WITH(op, part) pf_##op##_jvp_##part

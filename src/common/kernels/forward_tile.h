@@ -17,12 +17,19 @@
 #define pf_group_end() PF_OWNED_TILE
 #endif
 
+/* The group that has the tangents sees no bias: weights of excluded keys tell it by being -0. */
+enum { FORWARD_MARKS = PF_FORWARD_PAIRED && PF_GENERAL };
+
 typedef struct forward_shared {
     pf_owned_tile q[1 + PF_TANGENT];
     pf_cross_tile k[PF_STAGES][1 + PF_TANGENT];
     pf_value_tile v[PF_STAGES][1 + PF_TANGENT];
     bias_tiles bias;
     pf_ring q_ring, k_ring, v_ring, bias_ring;
+#if PF_FORWARD_PAIRED
+    pf_pair pair;
+    pf_ring tk_ring, tv_ring;
+#endif
 } forward_shared;
 
 /* What one thread knows of the work in hand. */
@@ -32,6 +39,9 @@ typedef struct forward_context {
     const pf_attention_kargs *a;
     forward_work w;
     pf_ring_pos q_pos, k_pos, v_pos, bias_pos;
+#if PF_FORWARD_PAIRED
+    pf_ring_pos tk_pos, tv_pos;
+#endif
     key_walk fill_k, fill_v, fill_bias; /* the tiles to load next, on targets without a producer */
 } forward_context;
 
@@ -58,10 +68,10 @@ PF_DEVICE void forward_fill_bias(forward_context *c, const key_walk *walk) {
 
 /* What a thread of a compute group carries from tile to tile. */
 typedef struct forward_state {
-    pf_owned q[1 + PF_TANGENT];
-    pf_scores s[1 + PF_TANGENT];  /* scores, and their tangents */
-    pf_weights p[1 + PF_TANGENT]; /* weights P, and H = P * dS */
-    pf_out o[1 + PF_TANGENT];     /* sum P v, and sum H v + P tv */
+    pf_owned q[1 + PF_GROUP_T];
+    pf_scores s[1 + PF_GROUP_T];  /* scores, and their tangents */
+    pf_weights p[1 + PF_GROUP_T]; /* weights P, and H = P * dS */
+    pf_out o[1 + PF_GROUP_T];     /* sum P v, and sum H v + P tv */
     float max[PF_SLOTS];          /* in the units of the scores */
     float sum[PF_SLOTS];          /* of P over this thread's keys */
     float mean[PF_SLOTS];         /* of H over this thread's keys */
@@ -74,8 +84,8 @@ PF_DEVICE void forward_begin(forward_state *f) {
         f->sum[s] = f->mean[s] = 0.f;
     }
     pf_out_zero(&f->o[0]);
-    if (PF_TANGENT)
-        pf_out_zero(&f->o[PF_T]);
+    if (PF_GROUP_T)
+        pf_out_zero(&f->o[PF_GROUP_T]);
 }
 
 /* Dot products become scores in natural units, -inf where bias or mask excludes. */
@@ -88,17 +98,17 @@ PF_DEVICE void forward_add_bias(forward_state *f, const pf_attention_kargs *a,
             float bias = -PF_INFINITY, tbias = 0.f;
             if (i < w->i1 && pf_window_keeps(a, pair, i, j)) {
                 bias = pf_bias_or_excluded(a, w->b, w->h, i, j);
-                if (PF_TANGENT)
+                if (PF_GROUP_T)
                     tbias = pf_bias_tangent(a, w->b, w->h, i, j);
             }
             const bool keep = bias != -PF_INFINITY;
             f->s[0].x[u] = keep ? pf_fma(f->s[0].x[u], a->alpha, bias) : -PF_INFINITY;
-            if (PF_TANGENT)
-                f->s[PF_T].x[u] = keep ? pf_fma(f->s[PF_T].x[u], a->alpha, tbias) : 0.f;
+            if (PF_GROUP_T)
+                f->s[PF_GROUP_T].x[u] = keep ? pf_fma(f->s[PF_GROUP_T].x[u], a->alpha, tbias) : 0.f;
         }
         pf_scores_turn(&f->s[0]);
-        if (PF_TANGENT)
-            pf_scores_turn(&f->s[PF_T]);
+        if (PF_GROUP_T)
+            pf_scores_turn(&f->s[PF_GROUP_T]);
     }
 }
 
@@ -110,8 +120,8 @@ PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const bool keep = pf_span_keeps(kept[pf_score_slot(e)], pf_score_cross(e));
         f->s[0].x[e] = keep ? f->s[0].x[e] : -PF_INFINITY;
-        if (PF_TANGENT)
-            f->s[PF_T].x[e] = keep ? f->s[PF_T].x[e] : 0.f;
+        if (PF_GROUP_T)
+            f->s[PF_GROUP_T].x[e] = keep ? f->s[PF_GROUP_T].x[e] : 0.f;
     }
 }
 
@@ -173,11 +183,11 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
         const float x = f->s[0].x[e];
         const float p = pf_exp2(PF_GENERAL ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT)
                                            : pf_fma(x, unit, -offset[s]));
-        f->s[0].x[e] = p;
+        f->s[0].x[e] = FORWARD_MARKS && x == -PF_INFINITY ? -0.f : p;
         sum[s] += p;
-        if (PF_TANGENT) {
-            const float h = p * f->s[PF_T].x[e] * (PF_GENERAL ? 1.f : a->alpha);
-            f->s[PF_T].x[e] = h;
+        if (PF_GROUP_T) {
+            const float h = p * f->s[PF_GROUP_T].x[e] * (PF_GENERAL ? 1.f : a->alpha);
+            f->s[PF_GROUP_T].x[e] = h;
             mean[s] += h;
         }
     }
@@ -189,15 +199,15 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
 
 PF_DEVICE void forward_pack(forward_state *f) {
     pf_weights_pack(&f->p[0], &f->s[0]);
-    if (PF_TANGENT)
-        pf_weights_pack(&f->p[PF_T], &f->s[PF_T]);
+    if (PF_GROUP_T)
+        pf_weights_pack(&f->p[PF_GROUP_T], &f->s[PF_GROUP_T]);
 }
 
 PF_DEVICE void forward_rescale(forward_state *f) {
     PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) {
         f->o[0].x[e] *= f->rescale[pf_out_slot(e)];
-        if (PF_TANGENT)
-            f->o[PF_T].x[e] *= f->rescale[pf_out_slot(e)];
+        if (PF_GROUP_T)
+            f->o[PF_GROUP_T].x[e] *= f->rescale[pf_out_slot(e)];
     }
 }
 
@@ -232,10 +242,10 @@ PF_DEVICE void forward_normalize(const forward_context *c, forward_state *f) {
         const float sum = pf_slot_sum(f->sum[s]);
         const float inverse = sum == 0.f ? 0.f : 1.f / sum;
         f->rescale[s] = inverse;
-        if (PF_TANGENT)
+        if (PF_GROUP_T)
             f->mean[s] = pf_slot_sum(f->mean[s]) * inverse;
         forward_store_lse(c, f, s, sum);
-        if (PF_TANGENT)
+        if (PF_GROUP_T)
             forward_store_stat(a, &a->tlse, w, s, 0, f->mean[s]);
     }
     forward_rescale(f);

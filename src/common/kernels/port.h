@@ -2,8 +2,8 @@
 /* clang-format off: the tables below are set by hand. */
 /* The contract of the portability layer: what a target gives the kernel source.
  *
- * A translation unit includes this file, then one target's port header, then one kernel (forward.h,
- * backward.h, dbias.h, passes.h). The build defines what is compiled:
+ * A translation unit includes this file, then one target's port header, then one kernel (forward.h
+ * or forward_pair.h, backward.h, dbias.h, passes.h). The build defines what is compiled:
  *     PF_ELEMENT    PF_KTYPE_*: type of the operands in memory. e5m2 is staged as f16
  *     PF_HEAD_DIM   channels of a staged tile, 64, 128 or 256: D and E padded with zeros
  *     PF_GENERAL    1: bias, mask and any alpha; 0: none of these, and alpha > 0
@@ -117,6 +117,16 @@
  *     PF_BACKWARD_LATE 1    backward issues dV and dK of a step together, after dS is exchanged.
  *         pf_out_mma_exchange(out, exchange, cross, channel0) is pf_out_mma with the group's own
  *         weights in the exchange
+ *
+ * PAIRED FORWARD, likewise:
+ *     PF_FORWARD_PAIRED 1    forward with its JVP has two compute groups with the same owned rows,
+ *         all that the workgroup owns: one for the primal, one for the tangent (forward_pair.h).
+ *         Threads of the same place in both hold the same elements of a fragment
+ *     pf_pair_is_first()     is this the first of the two groups? The first gives, the second takes
+ *     pf_pair                shared state of what they hand over
+ *     pf_pair_give(pair, x, slots), pf_pair_take(pair, x, slots)  PF_SCORE_COUNT floats of a
+ *         fragment and PF_SLOTS of its rows, in order; each waits for the other
+ *     pf_ring_init_for(ring, stages, groups)  pf_ring_init for a ring that so many groups consume
  *
  * STAGED BIAS, for targets whose copies run ahead; left out by not defining PF_BIAS_RUN. Where the
  * arguments say so (bias_stages) bias and its tangent, both of the operands' 16-bit type, and mask
