@@ -225,20 +225,27 @@ static pfattn_status check_handle(pfattn_handle handle) {
     return PFATTN_SUCCESS;
 }
 
-/* The canonical problem, where the handle's backend can do it. */
-static pfattn_status read_problem(pfattn_handle handle, pfattn_operation operation,
-                                  const pfattn_attention *args, pf_problem *problem) {
+/* A call as the backend takes it. */
+typedef struct call {
+    pf_problem problem;
+    pf_plan plan;
+} call;
+
+/* The canonical problem and its plan, where the handle's backend can do it. */
+static pfattn_status read_call(pfattn_handle handle, pfattn_operation operation,
+                               const pfattn_attention *args, call *c) {
     pfattn_status status = check_handle(handle);
     if (status == PFATTN_SUCCESS) {
-        status = pf_problem_from_attention(operation, args, problem);
+        status = pf_problem_from_attention(operation, args, &c->problem);
     }
-    return status == PFATTN_SUCCESS ? handle->backend->supported(handle->device, problem) : status;
+    return status == PFATTN_SUCCESS ? handle->backend->plan(handle->device, &c->problem, &c->plan)
+                                    : status;
 }
 
 pfattn_status pfattn_supported(pfattn_handle handle, pfattn_operation operation,
                                const pfattn_attention *args) {
-    pf_problem problem;
-    return read_problem(handle, operation, args, &problem);
+    call c;
+    return read_call(handle, operation, args, &c);
 }
 
 pfattn_status pfattn_workspace_size(pfattn_handle handle, pfattn_operation operation,
@@ -247,17 +254,13 @@ pfattn_status pfattn_workspace_size(pfattn_handle handle, pfattn_operation opera
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "bytes: is NULL; there must be room for one");
     }
-    pf_problem problem;
-    pfattn_status status = read_problem(handle, operation, args, &problem);
+    call c;
+    pfattn_status status = read_call(handle, operation, args, &c);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    size_t needed = 0;
-    status = handle->backend->workspace_size(handle->device, &problem, &needed);
-    if (status == PFATTN_SUCCESS) {
-        *bytes = needed;
-    }
-    return status;
+    *bytes = handle->backend->workspace_size(handle->device, &c.problem, &c.plan);
+    return PFATTN_SUCCESS;
 }
 
 /* ---- computing ----------------------------------------------------------------------------- */
@@ -290,29 +293,27 @@ static pfattn_status check_stream(pfattn_handle handle, const void *stream) {
     return PFATTN_SUCCESS;
 }
 
-/* A supported problem, the last checks, and the call downwards. */
-static pfattn_status launch(pfattn_handle handle, const pf_problem *problem, void *workspace,
+/* The last checks, and the call downwards. */
+static pfattn_status launch(pfattn_handle handle, const call *c, void *workspace,
                             size_t workspace_bytes, void *stream) {
     pfattn_status status = check_stream(handle, stream);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    size_t needed = 0;
-    status = handle->backend->workspace_size(handle->device, problem, &needed);
-    if (status == PFATTN_SUCCESS) {
-        status = check_workspace(workspace, workspace_bytes, needed);
-    }
+    status =
+        check_workspace(workspace, workspace_bytes,
+                        handle->backend->workspace_size(handle->device, &c->problem, &c->plan));
     return status == PFATTN_SUCCESS
-               ? handle->backend->launch(handle->device, problem, workspace, stream)
+               ? handle->backend->launch(handle->device, &c->problem, &c->plan, workspace, stream)
                : status;
 }
 
 static pfattn_status compute(pfattn_handle handle, pfattn_operation operation,
                              const pfattn_attention *args, void *workspace, size_t workspace_bytes,
                              void *stream) {
-    pf_problem problem;
-    pfattn_status status = read_problem(handle, operation, args, &problem);
-    return status == PFATTN_SUCCESS ? launch(handle, &problem, workspace, workspace_bytes, stream)
+    call c;
+    pfattn_status status = read_call(handle, operation, args, &c);
+    return status == PFATTN_SUCCESS ? launch(handle, &c, workspace, workspace_bytes, stream)
                                     : status;
 }
 
@@ -333,12 +334,12 @@ pfattn_status pfattn_backward_jvp(pfattn_handle handle, const pfattn_attention *
 
 pfattn_status pfattn_merge(pfattn_handle handle, const pfattn_merge_args *args, void *stream) {
     pfattn_status status = check_handle(handle);
-    pf_problem problem;
+    call c;
     if (status == PFATTN_SUCCESS) {
-        status = pf_problem_from_merge(args, &problem);
+        status = pf_problem_from_merge(args, &c.problem);
     }
     if (status == PFATTN_SUCCESS) {
-        status = handle->backend->supported(handle->device, &problem);
+        status = handle->backend->plan(handle->device, &c.problem, &c.plan);
     }
-    return status == PFATTN_SUCCESS ? launch(handle, &problem, NULL, 0, stream) : status;
+    return status == PFATTN_SUCCESS ? launch(handle, &c, NULL, 0, stream) : status;
 }

@@ -6,6 +6,7 @@
 #include <pfattn/pfattn.h>
 
 #include "problem.h"
+#include "select.h"
 
 typedef struct pf_device pf_device; /* each backend's own */
 
@@ -32,17 +33,17 @@ typedef struct pf_backend {
     pfattn_status (*device_info)(int32_t index, pfattn_device_info *info);
     pfattn_status (*device_open)(int32_t index, pf_device **device);
     void (*device_close)(pf_device *device);
-    /* SUCCESS, or UNSUPPORTED with its reason. A GPU backend loads the kernels of the problem here,
-     * the first time; afterwards it makes no driver call. */
-    pfattn_status (*supported)(pf_device *device, const pf_problem *problem);
-    /* Called on supported problems only. */
-    pfattn_status (*workspace_size)(pf_device *device, const pf_problem *problem, size_t *bytes);
-    pfattn_status (*launch)(pf_device *device, const pf_problem *problem, void *workspace,
-                            void *stream);
+    /* SUCCESS and the plan of a GPU backend, or UNSUPPORTED with its reason. A GPU backend loads
+     * the kernels of the plan here, the first time; afterwards it makes no driver call. */
+    pfattn_status (*plan)(pf_device *device, const pf_problem *problem, pf_plan *plan);
+    /* Called with the plan of the problem. */
+    size_t (*workspace_size)(pf_device *device, const pf_problem *problem, const pf_plan *plan);
+    pfattn_status (*launch)(pf_device *device, const pf_problem *problem, const pf_plan *plan,
+                            void *workspace, void *stream);
     const pf_memory_ops *memory;
     /* What select goes by on an open device; NULL where the backend has no kernels to choose from.
      * `pfattn tune` changes what `tuned` points to. */
-    const struct pf_capabilities *(*capabilities)(const pf_device *device);
+    const pf_capabilities *(*capabilities)(const pf_device *device);
 } pf_backend;
 
 /* The table of a backend, NULL for AUTO and unknown values. One that was not compiled in has only

@@ -121,6 +121,9 @@ typedef struct pf_attention_kargs {
     unsigned long long dbias_sum; /* f32 [splits, dbias extents] */
     int queries_padded, keys_padded;
     int work_count; /* work items of the grid, persistent or not */
+    /* dq_sum and dq_turn together, which pf_backward_pre sets to 0, and how many u64 these are. */
+    unsigned long long zeroed;
+    pf_i64 zeroed_words;
 } pf_attention_kargs;
 
 PF_KARG_ASSERT(sizeof(pf_karg_tensor) == 40, "a tensor argument is five words");

@@ -193,6 +193,8 @@ static void fill_scratch(const pf_scratch *scratch, unsigned long long workspace
         args->dq_turn[p] = scratch_address(workspace, scratch->dq_turn[p]);
     }
     args->dbias_sum = scratch_address(workspace, scratch->dbias_sum);
+    args->zeroed = scratch->zero_bytes > 0 ? workspace + scratch->zero_offset : 0;
+    args->zeroed_words = (pf_i64)(scratch->zero_bytes / sizeof(unsigned long long));
     args->queries_padded = (int)scratch->queries_padded;
     args->keys_padded = (int)scratch->keys_padded;
 }

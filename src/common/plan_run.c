@@ -24,19 +24,12 @@ void pf_plan_fill(const pf_problem *problem, const pf_plan *plan, unsigned long 
     }
 }
 
-pfattn_status pf_plan_run(const pf_plan *plan, unsigned long long workspace,
-                          pf_plan_arguments *arguments, const pf_plan_driver *driver,
+pfattn_status pf_plan_run(const pf_plan *plan, pf_plan_arguments *arguments, pf_step_launch *launch,
                           void *context) {
     pfattn_status status = PFATTN_SUCCESS;
     for (int i = 0; i < plan->step_count && status == PFATTN_SUCCESS; i++) {
-        const pf_step *step = &plan->step[i];
-        if (step->kind == PF_STEP_ZERO) {
-            status = driver->clear(context, workspace + plan->scratch.zero_offset,
-                                   plan->scratch.zero_bytes / 4);
-            continue;
-        }
-        arguments->attention.work_count = step->work_count;
-        status = driver->launch(context, step, arguments);
+        arguments->attention.work_count = plan->step[i].work_count;
+        status = launch(context, &plan->step[i], arguments);
     }
     return status;
 }
@@ -46,7 +39,6 @@ const char *pf_step_name(const pf_step *step) {
         [PF_STEP_WIDEN] = "pf_widen",
         [PF_STEP_KEY_LIVE] = "pf_key_live",
         [PF_STEP_BACKWARD_PRE] = "pf_backward_pre",
-        [PF_STEP_ZERO] = "no kernel",
         [PF_STEP_MAIN] = "the main kernel",
         [PF_STEP_DQ] = "the dq pass",
         [PF_STEP_DBIAS] = "pf_dbias",

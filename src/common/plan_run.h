@@ -35,18 +35,15 @@ static inline void *pf_step_arguments(const pf_step *step, pf_plan_arguments *ar
     }
 }
 
-/* What a driver does for a step; `context` is its own. */
-typedef struct pf_plan_driver {
-    pfattn_status (*launch)(void *context, const pf_step *step, pf_plan_arguments *arguments);
-    pfattn_status (*clear)(void *context, unsigned long long address, size_t words);
-} pf_plan_driver;
+/* A driver's launch of the kernel of a step; `context` is its own. */
+typedef pfattn_status pf_step_launch(void *context, const pf_step *step,
+                                     pf_plan_arguments *arguments);
 
 void pf_plan_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,
                   pf_plan_arguments *arguments);
 
 /* Enqueue every step; the first that fails is the last. */
-pfattn_status pf_plan_run(const pf_plan *plan, unsigned long long workspace,
-                          pf_plan_arguments *arguments, const pf_plan_driver *driver,
+pfattn_status pf_plan_run(const pf_plan *plan, pf_plan_arguments *arguments, pf_step_launch *launch,
                           void *context);
 
 /* The kernel of a step, for messages. */

@@ -27,7 +27,49 @@ typedef enum type_rule {
 
 /* One row a tensor. Shape has a letter a dimension: B, H, G (Hk), M, N, D, E or 1; a small letter
  * means "that or 1"; "" means the shape of `source`. Where `source` is another tensor, it must be
- * present too. `use` is for forward, forward JVP, backward, backward JVP, merge. */
+ * present too. The uses are those of forward, forward JVP, backward, backward JVP, merge. */
+#define RULES(X)                                                                                   \
+    X(Q, "BHMD", INPUT, Q, NEED, NEED, NEED, NEED, NO)                                             \
+    X(K, "BGND", INPUT, K, NEED, NEED, NEED, NEED, NO)                                             \
+    X(V, "BGNE", INPUT, V, NEED, NEED, NEED, NEED, NO)                                             \
+    X(BIAS, "bhmn", BIAS, BIAS, IN, IN, IN, IN, NO)                                                \
+    X(MASK, "bhmn", MASK, MASK, IN, IN, IN, IN, NO)                                                \
+    X(Q2, "BHMD", INPUT, K2, IN, IN, IN, IN, NO)                                                   \
+    X(K2, "BGND", INPUT, Q2, IN, IN, IN, IN, NO)                                                   \
+    X(TQ, "BHMD", INPUT, Q, NO, IN, NO, IN, NO)                                                    \
+    X(TK, "BGND", INPUT, K, NO, IN, NO, IN, NO)                                                    \
+    X(TV, "BGNE", INPUT, V, NO, IN, NO, IN, NO)                                                    \
+    X(TBIAS, "", BIAS, BIAS, NO, IN, NO, IN, NO)                                                   \
+    X(TQ2, "BHMD", INPUT, Q2, NO, IN, NO, IN, NO)                                                  \
+    X(TK2, "BGND", INPUT, K2, NO, IN, NO, IN, NO)                                                  \
+    X(O, "BHME", RESULT, O, OUT, OUT, NEED, NEED, OUT)                                             \
+    X(LSE, "BHM1", STATISTIC, LSE, OUT, OUT, NEED, NEED, OUT)                                      \
+    X(TO, "BHME", RESULT, TO, OUT, OUT, NO, NEED, OUT)                                             \
+    X(TLSE, "BHM1", STATISTIC, TLSE, OUT, OUT, NO, NEED, OUT)                                      \
+    X(DOUT, "BHME", INPUT, DOUT, NO, NO, NEED, NEED, NO)                                           \
+    X(DLSE, "BHM1", STATISTIC, DLSE, NO, NO, IN, IN, NO)                                           \
+    X(TDOUT, "BHME", INPUT, DOUT, NO, NO, NO, IN, NO)                                              \
+    X(DQ, "BHMD", GRADIENT, Q, NO, NO, OUT, NO, NO)                                                \
+    X(DK, "BGND", GRADIENT, K, NO, NO, OUT, NO, NO)                                                \
+    X(DV, "BGNE", GRADIENT, V, NO, NO, OUT, NO, NO)                                                \
+    X(DBIAS, "", GRADIENT, BIAS, NO, NO, OUT, NO, NO)                                              \
+    X(DQ2, "BHMD", GRADIENT, Q2, NO, NO, OUT, NO, NO)                                              \
+    X(DK2, "BGND", GRADIENT, K2, NO, NO, OUT, NO, NO)                                              \
+    X(TDQ, "BHMD", GRADIENT, Q, NO, NO, NO, OUT, NO)                                               \
+    X(TDK, "BGND", GRADIENT, K, NO, NO, NO, OUT, NO)                                               \
+    X(TDV, "BGNE", GRADIENT, V, NO, NO, NO, OUT, NO)                                               \
+    X(TDBIAS, "", GRADIENT, BIAS, NO, NO, NO, OUT, NO)                                             \
+    X(TDQ2, "BHMD", GRADIENT, Q2, NO, NO, NO, OUT, NO)                                             \
+    X(TDK2, "BGND", GRADIENT, K2, NO, NO, NO, OUT, NO)                                             \
+    X(O0, "BHME", PART, O0, NO, NO, NO, NO, NEED)                                                  \
+    X(LSE0, "BHM1", STATISTIC, LSE0, NO, NO, NO, NO, NEED)                                         \
+    X(TO0, "BHME", PART, TO0, NO, NO, NO, NO, IN)                                                  \
+    X(TLSE0, "BHM1", STATISTIC, TLSE0, NO, NO, NO, NO, IN)                                         \
+    X(O1, "BHME", PART, O1, NO, NO, NO, NO, NEED)                                                  \
+    X(LSE1, "BHM1", STATISTIC, LSE1, NO, NO, NO, NO, NEED)                                         \
+    X(TO1, "BHME", PART, TO1, NO, NO, NO, NO, IN)                                                  \
+    X(TLSE1, "BHM1", STATISTIC, TLSE1, NO, NO, NO, NO, IN)
+
 typedef struct tensor_rule {
     char shape[5];
     type_rule type;
@@ -36,47 +78,37 @@ typedef struct tensor_rule {
 } tensor_rule;
 
 static const tensor_rule rules[PF_TENSOR_COUNT] = {
-    [PF_Q] = {"BHMD", TYPE_INPUT, PF_Q, {NEED, NEED, NEED, NEED, NO}},
-    [PF_K] = {"BGND", TYPE_INPUT, PF_K, {NEED, NEED, NEED, NEED, NO}},
-    [PF_V] = {"BGNE", TYPE_INPUT, PF_V, {NEED, NEED, NEED, NEED, NO}},
-    [PF_BIAS] = {"bhmn", TYPE_BIAS, PF_BIAS, {IN, IN, IN, IN, NO}},
-    [PF_MASK] = {"bhmn", TYPE_MASK, PF_MASK, {IN, IN, IN, IN, NO}},
-    [PF_Q2] = {"BHMD", TYPE_INPUT, PF_K2, {IN, IN, IN, IN, NO}},
-    [PF_K2] = {"BGND", TYPE_INPUT, PF_Q2, {IN, IN, IN, IN, NO}},
-    [PF_TQ] = {"BHMD", TYPE_INPUT, PF_Q, {NO, IN, NO, IN, NO}},
-    [PF_TK] = {"BGND", TYPE_INPUT, PF_K, {NO, IN, NO, IN, NO}},
-    [PF_TV] = {"BGNE", TYPE_INPUT, PF_V, {NO, IN, NO, IN, NO}},
-    [PF_TBIAS] = {"", TYPE_BIAS, PF_BIAS, {NO, IN, NO, IN, NO}},
-    [PF_TQ2] = {"BHMD", TYPE_INPUT, PF_Q2, {NO, IN, NO, IN, NO}},
-    [PF_TK2] = {"BGND", TYPE_INPUT, PF_K2, {NO, IN, NO, IN, NO}},
-    [PF_O] = {"BHME", TYPE_RESULT, PF_O, {OUT, OUT, NEED, NEED, OUT}},
-    [PF_LSE] = {"BHM1", TYPE_STATISTIC, PF_LSE, {OUT, OUT, NEED, NEED, OUT}},
-    [PF_TO] = {"BHME", TYPE_RESULT, PF_TO, {OUT, OUT, NO, NEED, OUT}},
-    [PF_TLSE] = {"BHM1", TYPE_STATISTIC, PF_TLSE, {OUT, OUT, NO, NEED, OUT}},
-    [PF_DOUT] = {"BHME", TYPE_INPUT, PF_DOUT, {NO, NO, NEED, NEED, NO}},
-    [PF_DLSE] = {"BHM1", TYPE_STATISTIC, PF_DLSE, {NO, NO, IN, IN, NO}},
-    [PF_TDOUT] = {"BHME", TYPE_INPUT, PF_DOUT, {NO, NO, NO, IN, NO}},
-    [PF_DQ] = {"BHMD", TYPE_GRADIENT, PF_Q, {NO, NO, OUT, NO, NO}},
-    [PF_DK] = {"BGND", TYPE_GRADIENT, PF_K, {NO, NO, OUT, NO, NO}},
-    [PF_DV] = {"BGNE", TYPE_GRADIENT, PF_V, {NO, NO, OUT, NO, NO}},
-    [PF_DBIAS] = {"", TYPE_GRADIENT, PF_BIAS, {NO, NO, OUT, NO, NO}},
-    [PF_DQ2] = {"BHMD", TYPE_GRADIENT, PF_Q2, {NO, NO, OUT, NO, NO}},
-    [PF_DK2] = {"BGND", TYPE_GRADIENT, PF_K2, {NO, NO, OUT, NO, NO}},
-    [PF_TDQ] = {"BHMD", TYPE_GRADIENT, PF_Q, {NO, NO, NO, OUT, NO}},
-    [PF_TDK] = {"BGND", TYPE_GRADIENT, PF_K, {NO, NO, NO, OUT, NO}},
-    [PF_TDV] = {"BGNE", TYPE_GRADIENT, PF_V, {NO, NO, NO, OUT, NO}},
-    [PF_TDBIAS] = {"", TYPE_GRADIENT, PF_BIAS, {NO, NO, NO, OUT, NO}},
-    [PF_TDQ2] = {"BHMD", TYPE_GRADIENT, PF_Q2, {NO, NO, NO, OUT, NO}},
-    [PF_TDK2] = {"BGND", TYPE_GRADIENT, PF_K2, {NO, NO, NO, OUT, NO}},
-    [PF_O0] = {"BHME", TYPE_PART, PF_O0, {NO, NO, NO, NO, NEED}},
-    [PF_LSE0] = {"BHM1", TYPE_STATISTIC, PF_LSE0, {NO, NO, NO, NO, NEED}},
-    [PF_TO0] = {"BHME", TYPE_PART, PF_TO0, {NO, NO, NO, NO, IN}},
-    [PF_TLSE0] = {"BHM1", TYPE_STATISTIC, PF_TLSE0, {NO, NO, NO, NO, IN}},
-    [PF_O1] = {"BHME", TYPE_PART, PF_O1, {NO, NO, NO, NO, NEED}},
-    [PF_LSE1] = {"BHM1", TYPE_STATISTIC, PF_LSE1, {NO, NO, NO, NO, NEED}},
-    [PF_TO1] = {"BHME", TYPE_PART, PF_TO1, {NO, NO, NO, NO, IN}},
-    [PF_TLSE1] = {"BHM1", TYPE_STATISTIC, PF_TLSE1, {NO, NO, NO, NO, IN}},
+#define X(id, shape, type, source, ...)                                                            \
+    [PF_##id] = {shape, TYPE_##type, PF_##source, {__VA_ARGS__}},
+    RULES(X)
+#undef X
 };
+
+/* A set of tensors has a bit for each. By operation: those that it may use, needs and writes. */
+typedef uint64_t tensor_set;
+#define BIT_OF(id) (UINT64_C(1) << (id))
+_Static_assert(PF_TENSOR_COUNT <= 64, "a set has a bit for each tensor");
+
+#define FORWARD(id, shape, type, source, f, fj, b, bj, m) | (HAS(f) ? BIT_OF(PF_##id) : 0)
+#define FORWARD_JVP(id, shape, type, source, f, fj, b, bj, m) | (HAS(fj) ? BIT_OF(PF_##id) : 0)
+#define BACKWARD(id, shape, type, source, f, fj, b, bj, m) | (HAS(b) ? BIT_OF(PF_##id) : 0)
+#define BACKWARD_JVP(id, shape, type, source, f, fj, b, bj, m) | (HAS(bj) ? BIT_OF(PF_##id) : 0)
+#define MERGE(id, shape, type, source, f, fj, b, bj, m) | (HAS(m) ? BIT_OF(PF_##id) : 0)
+#define SETS                                                                                       \
+    {                                                                                              \
+        0 RULES(FORWARD), 0 RULES(FORWARD_JVP), 0 RULES(BACKWARD), 0 RULES(BACKWARD_JVP),          \
+            0 RULES(MERGE)                                                                         \
+    }
+
+#define HAS(use) ((use) != NO)
+static const tensor_set usable[PF_OPERATION_COUNT] = SETS;
+#undef HAS
+#define HAS(use) ((use) == NEED)
+static const tensor_set needed[PF_OPERATION_COUNT] = SETS;
+#undef HAS
+#define HAS(use) ((use) == OUT)
+static const tensor_set outputs[PF_OPERATION_COUNT] = SETS;
+#undef HAS
 
 static const char *const names[PF_TENSOR_COUNT] = {
 #define X(id, field) #field,
@@ -107,52 +139,51 @@ const char *pf_tensor_name(pf_tensor_id id) {
     return names[id];
 }
 
-static use use_of(const pf_problem *problem, int id) {
-    return rules[id].use[problem->operation];
+/* Take the first tensor out of a set that has one. */
+static int take_first(tensor_set *set) {
+    int id = __builtin_ctzll(*set);
+    *set &= *set - 1;
+    return id;
 }
 
 /* ---- presence ------------------------------------------------------------------------------ */
 
-static pfattn_status check_use(const pf_problem *problem, int id) {
+/* Of a tensor that is there and not used, or missing, or there without its source. */
+static pfattn_status use_error(const pf_problem *problem, int id) {
     const char *operation = operation_names[problem->operation];
-    bool present = pf_present(problem, id);
-    if (present && use_of(problem, id) == NO) {
+    if (rules[id].use[problem->operation] == NO) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "%s: is present, but %s does not use it; it must be absent", names[id],
                         operation);
     }
-    if (!present && use_of(problem, id) == NEED) {
+    if (!pf_present(problem, id)) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT, "%s: is absent, but %s needs it", names[id],
                         operation);
     }
-    if (present && !pf_present(problem, rules[id].source)) {
-        return pf_error(PFATTN_ERROR_INVALID_ARGUMENT, "%s: is present without %s, which it needs",
-                        names[id], names[rules[id].source]);
-    }
-    return PFATTN_SUCCESS;
+    return pf_error(PFATTN_ERROR_INVALID_ARGUMENT, "%s: is present without %s, which it needs",
+                    names[id], names[rules[id].source]);
 }
 
 /* "dq, dk or dv", for the message that none of them is there. */
 static void list_outputs(const pf_problem *problem, char *text, size_t size) {
-    size_t used = 0;
-    for (int id = 0; id < PF_TENSOR_COUNT && used < size; id++) {
-        if (use_of(problem, id) == OUT) {
-            used +=
-                (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", names[id]);
-        }
+    size_t at = 0;
+    for (tensor_set rest = outputs[problem->operation]; rest != 0 && at < size;) {
+        at += (size_t)snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "",
+                               names[take_first(&rest)]);
     }
 }
 
-static pfattn_status check_presence(const pf_problem *problem) {
-    int outputs = 0;
-    for (int id = 0; id < PF_TENSOR_COUNT; id++) {
-        pfattn_status status = check_use(problem, id);
-        if (status != PFATTN_SUCCESS) {
-            return status;
-        }
-        outputs += pf_present(problem, id) && use_of(problem, id) == OUT;
+static pfattn_status check_presence(const pf_problem *problem, tensor_set present) {
+    int operation = problem->operation;
+    tensor_set wrong = (present & ~usable[operation]) | (needed[operation] & ~present);
+    for (tensor_set rest = present; rest != 0;) {
+        int id = take_first(&rest);
+        wrong |= present & BIT_OF(rules[id].source) ? 0 : BIT_OF(id);
     }
-    if (outputs == 0) {
+    if (wrong != 0) {
+        return use_error(problem, take_first(&wrong));
+    }
+    if ((present & outputs[operation]) == 0) {
         char list[128];
         list_outputs(problem, list, sizeof list);
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
@@ -193,14 +224,11 @@ static dimension dimension_of(const pf_problem *problem, char letter) {
     }
 }
 
-static pfattn_status check_size(const pf_problem *problem, int id, int d) {
+static pfattn_status size_error(const pf_problem *problem, int id, int d) {
     int64_t size = problem->tensor[id].shape[d];
     char letter = rules[id].shape[d];
     bool broadcasts = letter >= 'a';
     dimension want = dimension_of(problem, broadcasts ? (char)(letter - 'a' + 'A') : letter);
-    if (size == want.size || (broadcasts && size == 1)) {
-        return PFATTN_SUCCESS;
-    }
     if (broadcasts) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "%s: %s (shape[%d]) is %" PRId64 "; it must be 1 or %" PRId64, names[id],
@@ -214,6 +242,23 @@ static pfattn_status check_size(const pf_problem *problem, int id, int d) {
     return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                     "%s: %s (shape[%d]) is %" PRId64 " but %s has %" PRId64 "; both must be equal",
                     names[id], want.name, d, size, want.source, want.size);
+}
+
+/* The sizes of the dimensions by letter, small or not; that of 1 is 1. */
+typedef struct size_table {
+    int64_t of[32];
+} size_table;
+#define PLACE(letter) ((letter)&31)
+
+static void list_sizes(const pf_problem *problem, size_table *sizes) {
+    static const char letters[] = "BHGMNDE1";
+    for (const char *letter = letters; *letter != '\0'; letter++) {
+        sizes->of[PLACE(*letter)] = dimension_of(problem, *letter).size;
+    }
+}
+
+static bool size_fits(const size_table *sizes, char letter, int64_t size) {
+    return size == sizes->of[PLACE(letter)] || (letter >= 'a' && size == 1);
 }
 
 static pfattn_status check_same_shape(const pf_problem *problem, int id, int source) {
@@ -230,14 +275,14 @@ static pfattn_status check_same_shape(const pf_problem *problem, int id, int sou
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status check_shape(const pf_problem *problem, int id) {
-    if (rules[id].shape[0] == '\0') {
+static pfattn_status check_shape(const pf_problem *problem, const size_table *sizes, int id) {
+    const char *letters = rules[id].shape;
+    if (letters[0] == '\0') {
         return check_same_shape(problem, id, rules[id].source);
     }
     for (int d = 0; d < 4; d++) {
-        pfattn_status status = check_size(problem, id, d);
-        if (status != PFATTN_SUCCESS) {
-            return status;
+        if (!size_fits(sizes, letters[d], problem->tensor[id].shape[d])) {
+            return size_error(problem, id, d);
         }
     }
     return PFATTN_SUCCESS;
@@ -275,9 +320,11 @@ static pfattn_status check_sequence(const char *name, int64_t length) {
                     name, length, SEQUENCE_LIMIT);
 }
 
-static pfattn_status check_shapes(const pf_problem *problem) {
-    for (int id = 0; id < PF_TENSOR_COUNT; id++) {
-        pfattn_status status = pf_present(problem, id) ? check_shape(problem, id) : PFATTN_SUCCESS;
+static pfattn_status check_shapes(const pf_problem *problem, tensor_set present) {
+    size_table sizes;
+    list_sizes(problem, &sizes);
+    while (present != 0) {
+        pfattn_status status = check_shape(problem, &sizes, take_first(&present));
         if (status != PFATTN_SUCCESS) {
             return status;
         }
@@ -354,15 +401,13 @@ static pfattn_status type_error(const pf_problem *problem, int id, unsigned allo
                     pfattn_dtype_string(problem->dtype), list);
 }
 
-static pfattn_status check_types(const pf_problem *problem) {
+static pfattn_status check_types(const pf_problem *problem, tensor_set present) {
     pfattn_status status = check_problem_type(problem);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    for (int id = 0; id < PF_TENSOR_COUNT; id++) {
-        if (!pf_present(problem, id)) {
-            continue;
-        }
+    while (present != 0) {
+        int id = take_first(&present);
         unsigned allowed = allowed_types(problem, id);
         if (!(allowed & BIT(problem->tensor[id].dtype))) {
             return type_error(problem, id, allowed);
@@ -393,12 +438,13 @@ static bool may_be_in_place(const pf_problem *problem, int output, int input) {
 
 /* Views interleave freely (a packed gradient of q, k and v), so ranges of addresses say little; but
  * two tensors that begin at one address do share their first element. */
-static pfattn_status check_overlap(const pf_problem *problem, int output) {
+static pfattn_status check_overlap(const pf_problem *problem, int output, tensor_set present) {
     const pfattn_tensor *out = &problem->tensor[output];
-    for (int id = 0; id < PF_TENSOR_COUNT; id++) {
+    while (present != 0) {
+        int id = take_first(&present);
         const pfattn_tensor *other = &problem->tensor[id];
-        if (id == output || !pf_present(problem, id) || other->data != out->data ||
-            pf_tensor_elements(other) == 0 || may_be_in_place(problem, output, id)) {
+        if (other->data != out->data || id == output || pf_tensor_elements(other) == 0 ||
+            may_be_in_place(problem, output, id)) {
             continue;
         }
         return pf_error(
@@ -412,13 +458,12 @@ static pfattn_status check_overlap(const pf_problem *problem, int output) {
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status check_outputs(const pf_problem *problem) {
-    for (int id = 0; id < PF_TENSOR_COUNT; id++) {
-        if (!pf_present(problem, id) || use_of(problem, id) != OUT ||
-            pf_tensor_elements(&problem->tensor[id]) == 0) {
-            continue;
-        }
-        pfattn_status status = check_overlap(problem, id);
+static pfattn_status check_outputs(const pf_problem *problem, tensor_set present) {
+    for (tensor_set rest = present & outputs[problem->operation]; rest != 0;) {
+        int id = take_first(&rest);
+        pfattn_status status = pf_tensor_elements(&problem->tensor[id]) > 0
+                                   ? check_overlap(problem, id, present)
+                                   : PFATTN_SUCCESS;
         if (status != PFATTN_SUCCESS) {
             return status;
         }
@@ -426,19 +471,18 @@ static pfattn_status check_outputs(const pf_problem *problem) {
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status check_layouts(pf_problem *problem) {
-    for (int id = 0; id < PF_TENSOR_COUNT; id++) {
+static pfattn_status check_layouts(pf_problem *problem, tensor_set present) {
+    for (tensor_set rest = present; rest != 0;) {
+        int id = take_first(&rest);
         pfattn_tensor *tensor = &problem->tensor[id];
-        pfattn_status status = PFATTN_SUCCESS;
-        if (pf_present(problem, id)) {
-            status = pf_tensor_check(names[id], tensor, use_of(problem, id) == OUT);
-        }
+        pfattn_status status =
+            pf_tensor_check(names[id], tensor, outputs[problem->operation] & BIT_OF(id));
         if (status != PFATTN_SUCCESS) {
             return status;
         }
-        *tensor = pf_tensor_canonical(tensor);
+        pf_tensor_make_canonical(tensor);
     }
-    return check_outputs(problem);
+    return check_outputs(problem, present);
 }
 
 /* ---- scalars ------------------------------------------------------------------------------- */
@@ -496,18 +540,18 @@ static pfattn_status check_flags(uint32_t flags) {
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status check_tensors(pf_problem *problem) {
-    pfattn_status status = check_presence(problem);
+static pfattn_status check_tensors(pf_problem *problem, tensor_set present) {
+    pfattn_status status = check_presence(problem, present);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    status = check_layouts(problem);
+    status = check_layouts(problem, present);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
     read_dimensions(problem);
-    status = check_shapes(problem);
-    return status != PFATTN_SUCCESS ? status : check_types(problem);
+    status = check_shapes(problem, present);
+    return status != PFATTN_SUCCESS ? status : check_types(problem, present);
 }
 
 static pfattn_status operation_of(pfattn_operation operation, const pfattn_attention *args,
@@ -530,7 +574,16 @@ static pfattn_status operation_of(pfattn_operation operation, const pfattn_atten
                     (int)operation);
 }
 
-/* Fill `result` from a descriptor of this library's own size. */
+/* Copy a tensor, where it is there; all others are zero already. */
+static tensor_set take_tensor(const pfattn_tensor *tensor, int id, pf_problem *problem) {
+    if (tensor->dtype == PFATTN_DTYPE_NONE) {
+        return 0;
+    }
+    problem->tensor[id] = *tensor;
+    return BIT_OF(id);
+}
+
+/* Fill `result`, all zero, from a descriptor of this library's own size. */
 static pfattn_status from_attention(pfattn_operation operation, const pfattn_attention *args,
                                     pf_problem *result) {
     pfattn_status status = operation_of(operation, args, &result->operation);
@@ -541,10 +594,11 @@ static pfattn_status from_attention(pfattn_operation operation, const pfattn_att
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-#define X(id, field) result->tensor[PF_##id] = args->field;
+    tensor_set present = 0;
+#define X(id, field) present |= take_tensor(&args->field, PF_##id, result);
     PF_ATTENTION_TENSORS(X)
 #undef X
-    status = check_tensors(result);
+    status = check_tensors(result, present);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
@@ -558,17 +612,13 @@ static pfattn_status from_attention(pfattn_operation operation, const pfattn_att
 pfattn_status pf_problem_from_attention(pfattn_operation operation, const pfattn_attention *args,
                                         pf_problem *problem) {
     pfattn_attention own;
-    pfattn_status status = pf_struct_read(&attention_struct, args, &own);
+    const void *view;
+    pfattn_status status = pf_struct_view(&attention_struct, args, &own, &view);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    pf_problem result;
-    memset(&result, 0, sizeof result);
-    status = from_attention(operation, &own, &result);
-    if (status == PFATTN_SUCCESS) {
-        *problem = result;
-    }
-    return status;
+    memset(problem, 0, sizeof *problem);
+    return from_attention(operation, view, problem);
 }
 
 /* Tangents of a merge come together, and for an output that needs them. */
@@ -593,22 +643,16 @@ pfattn_status pf_problem_from_merge(const pfattn_merge_args *args, pf_problem *p
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    pf_problem result;
-    memset(&result, 0, sizeof result);
-    result.operation = PF_MERGE;
-#define X(id, field) result.tensor[PF_##id] = own.field;
+    memset(problem, 0, sizeof *problem);
+    problem->operation = PF_MERGE;
+    tensor_set present = 0;
+#define X(id, field) present |= take_tensor(&own.field, PF_##id, problem);
     PF_MERGE_TENSORS(X)
     X(O, o)
     X(LSE, lse)
     X(TO, to)
     X(TLSE, tlse)
 #undef X
-    status = check_merge_tangents(&result);
-    if (status == PFATTN_SUCCESS) {
-        status = check_tensors(&result);
-    }
-    if (status == PFATTN_SUCCESS) {
-        *problem = result;
-    }
-    return status;
+    status = check_merge_tangents(problem);
+    return status == PFATTN_SUCCESS ? check_tensors(problem, present) : status;
 }

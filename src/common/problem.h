@@ -101,7 +101,7 @@ static inline bool pf_present(const pf_problem *problem, pf_tensor_id id) {
 }
 
 /* Check a descriptor and fill `*problem`; on failure the thread's error names the field, its value
- * and what is allowed, and `*problem` is untouched. */
+ * and what is allowed, and what `*problem` holds means nothing. */
 pfattn_status pf_problem_from_attention(pfattn_operation operation, const pfattn_attention *args,
                                         pf_problem *problem);
 pfattn_status pf_problem_from_merge(const pfattn_merge_args *args, pf_problem *problem);

@@ -27,7 +27,7 @@ typedef struct pf_scratch {
     size_t split_o, split_stats, split_to,
         split_tlse;                 /* what forward writes where keys are split or O narrowed */
     size_t widened[PF_WIDENED];     /* f16 copies of operands; see widen.h */
-    size_t zero_offset, zero_bytes; /* what is cleared first: dq_sum and dq_turn, which adjoin */
+    size_t zero_offset, zero_bytes; /* what begins at 0: dq_sum and dq_turn, which adjoin */
     int64_t live_batch, live_heads; /* extents of key_live: 1, or B and Hk */
     bool live_each_head;            /* mask or bias differ between query heads */
     int64_t queries_padded, keys_padded;

@@ -435,12 +435,6 @@ static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t wo
     step->shared_bytes = t->shared_bytes;
 }
 
-static void add_zero(builder *b) {
-    if (b->plan->scratch.zero_bytes > 0 && !b->too_large) {
-        b->plan->step[b->plan->step_count++] = (pf_step){.kind = PF_STEP_ZERO};
-    }
-}
-
 static int64_t key_live_blocks(const pf_scratch *scratch) {
     return scratch->key_live == PF_SCRATCH_NONE ? 0
                                                 : scratch->live_batch * scratch->live_heads *
@@ -667,7 +661,6 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
     add_pass(b, PF_STEP_BACKWARD_PRE, &k.passes, PF_ENTRY_BACKWARD_PRE,
              ceil_div(rows * b->plan->scratch.queries_padded, PF_PRE_ROWS));
     if (t != NULL) {
-        add_zero(b);
         add_tuned(b, PF_STEP_MAIN, &k.main,
                   problem->batch * problem->kv_heads * ceil_div(problem->keys, t->owned_tile) *
                       (t->head_dim / t->out_dim));
@@ -702,7 +695,11 @@ pfattn_status pf_select(const pf_capabilities *capabilities, const pf_problem *p
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    memset(plan, 0, sizeof *plan);
+    /* The steps and the scratch are filled where they are counted and laid out. */
+    plan->step_count = 0;
+    plan->tuning = plan->dbias_tuning = NULL;
+    plan->dbias_splits = plan->key_splits = plan->split_keys = 0;
+    plan->widened = plan->narrowed = false;
     builder b = {capabilities, plan, false};
     switch (problem->operation) {
     case PF_FORWARD:
@@ -716,29 +713,31 @@ pfattn_status pf_select(const pf_capabilities *capabilities, const pf_problem *p
     }
 }
 
-pfattn_status pf_select_workspace(const pf_capabilities *capabilities, const pf_problem *problem,
-                                  size_t *bytes) {
+/* Other addresses may forbid the best target; what then follows must fit as well. */
+static size_t workspace_of_others(const pf_capabilities *capabilities, const pf_problem *problem) {
+    pf_capabilities others = *capabilities;
     pf_plan plan;
-    pfattn_status status = pf_select(capabilities, problem, &plan);
-    if (status != PFATTN_SUCCESS) {
-        return status;
-    }
-    size_t most = plan.scratch.bytes;
-    if (problem->operation != PF_MERGE) {
-        /* Other addresses may forbid the best target; what then follows must fit as well. */
-        pf_capabilities rest = *capabilities;
-        char before[PF_ERROR_SIZE];
-        pf_error_save(before);
-        for (int i = 1; i < capabilities->target_count; i++) {
-            rest.target_count = capabilities->target_count - i;
-            memcpy(rest.targets, capabilities->targets + i,
-                   sizeof rest.targets[0] * (size_t)rest.target_count);
-            if (pf_select(&rest, problem, &plan) == PFATTN_SUCCESS && plan.scratch.bytes > most) {
-                most = plan.scratch.bytes;
-            }
+    size_t most = 0;
+    char before[PF_ERROR_SIZE];
+    pf_error_save(before);
+    while (others.target_count > 1) {
+        others.target_count--;
+        memmove(others.targets, others.targets + 1,
+                sizeof others.targets[0] * (size_t)others.target_count);
+        if (pf_select(&others, problem, &plan) == PFATTN_SUCCESS && plan.scratch.bytes > most) {
+            most = plan.scratch.bytes;
         }
-        pf_error_restore(before);
     }
-    *bytes = most;
-    return PFATTN_SUCCESS;
+    pf_error_restore(before);
+    return most;
+}
+
+size_t pf_select_workspace(const pf_capabilities *capabilities, const pf_problem *problem,
+                           const pf_plan *plan) {
+    size_t own = plan->scratch.bytes;
+    if (problem->operation == PF_MERGE || capabilities->target_count < 2) {
+        return own;
+    }
+    size_t others = workspace_of_others(capabilities, problem);
+    return own > others ? own : others;
 }

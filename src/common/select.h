@@ -53,8 +53,7 @@ typedef struct pf_capabilities {
 typedef enum pf_step_kind {
     PF_STEP_WIDEN,        /* operands of e5m2, copied as f16 */
     PF_STEP_KEY_LIVE,     /* which keys mask and bias leave to some query */
-    PF_STEP_BACKWARD_PRE, /* statistics of each query */
-    PF_STEP_ZERO,         /* clear the sums of dq; no kernel */
+    PF_STEP_BACKWARD_PRE, /* statistics of each query; clears the sums of dq */
     PF_STEP_MAIN,
     PF_STEP_DQ, /* sums of dq into dq */
     PF_STEP_DBIAS,
@@ -91,10 +90,10 @@ typedef struct pf_plan {
 pfattn_status pf_select(const pf_capabilities *capabilities, const pf_problem *problem,
                         pf_plan *plan);
 
-/* Scratch bytes that the problem needs whatever its addresses are: the most over the targets that
- * these may lead to. Errors as pf_select. */
-pfattn_status pf_select_workspace(const pf_capabilities *capabilities, const pf_problem *problem,
-                                  size_t *bytes);
+/* Scratch bytes that the problem needs whatever its addresses are: those of its plan, or the most
+ * over the targets that other addresses may lead to. */
+size_t pf_select_workspace(const pf_capabilities *capabilities, const pf_problem *problem,
+                           const pf_plan *plan);
 
 /* The number of an image, and its name: "sm_90a/forward.f16.128.plain", of variant 1 the same with
  * ".v1", or "sm_80/passes". */

@@ -23,11 +23,11 @@ pfattn_status pf_error(pfattn_status status, const char *format, ...) {
 }
 
 void pf_error_save(char text[PF_ERROR_SIZE]) {
-    memcpy(text, last_error, PF_ERROR_SIZE);
+    strcpy(text, last_error);
 }
 
 void pf_error_restore(const char text[PF_ERROR_SIZE]) {
-    memcpy(last_error, text, PF_ERROR_SIZE);
+    strcpy(last_error, text);
 }
 
 const char *pfattn_last_error(void) {

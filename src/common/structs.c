@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "structs.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "status.h"
@@ -50,6 +51,12 @@ pfattn_status pf_struct_read(const pf_struct *kind, const void *from, void *to) 
     memset(to, 0, kind->size);
     memcpy(to, from, size < kind->size ? size : kind->size);
     return PFATTN_SUCCESS;
+}
+
+pfattn_status pf_struct_view(const pf_struct *kind, const void *from, void *to, const void **view) {
+    bool same = from != NULL && size_of(from) == kind->size;
+    *view = same ? from : to;
+    return same ? PFATTN_SUCCESS : pf_struct_read(kind, from, to);
 }
 
 void pf_struct_write(const pf_struct *kind, const void *from, void *to) {

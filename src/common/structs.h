@@ -21,6 +21,10 @@ typedef struct pf_struct {
  * field is added without any. */
 pfattn_status pf_struct_read(const pf_struct *kind, const void *from, void *to);
 
+/* The same without the copy where the caller's struct has this version's size: `*view` is `from` or
+ * `to`. */
+pfattn_status pf_struct_view(const pf_struct *kind, const void *from, void *to, const void **view);
+
 /* INVALID_ARGUMENT unless `to` can take a result. */
 pfattn_status pf_struct_check(const pf_struct *kind, const void *to);
 

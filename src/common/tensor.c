@@ -2,8 +2,6 @@
 #include "tensor.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "status.h"
 
@@ -12,20 +10,11 @@ int64_t pf_tensor_elements(const pfattn_tensor *tensor) {
     return n[0] * n[1] * n[2] * n[3];
 }
 
-pfattn_tensor pf_tensor_canonical(const pfattn_tensor *tensor) {
-    pfattn_tensor result;
-    memset(&result, 0, sizeof result);
-    if (tensor->dtype == PFATTN_DTYPE_NONE) {
-        return result;
-    }
-    result.data = tensor->data;
-    result.dtype = tensor->dtype;
+void pf_tensor_make_canonical(pfattn_tensor *tensor) {
     bool empty = pf_tensor_elements(tensor) == 0;
     for (int d = 0; d < 4; d++) {
-        result.shape[d] = tensor->shape[d];
-        result.stride[d] = empty || tensor->shape[d] == 1 ? 0 : tensor->stride[d];
+        tensor->stride[d] = empty || tensor->shape[d] == 1 ? 0 : tensor->stride[d];
     }
-    return result;
 }
 
 /* Backends multiply sizes freely, also where one of them is 0. */
@@ -49,8 +38,8 @@ static pfattn_status check_shape(const char *name, const pfattn_tensor *tensor) 
 }
 
 /* The bytes from the tensor's pointer down to its lowest byte and up to its highest. */
-static bool byte_extents(const pfattn_tensor *tensor, int64_t *lowest, int64_t *highest) {
-    int64_t size = (int64_t)pfattn_dtype_size(tensor->dtype);
+static bool byte_extents(const pfattn_tensor *tensor, int64_t size, int64_t *lowest,
+                         int64_t *highest) {
     int64_t low = 0;
     int64_t high = 1;
     for (int d = 0; d < 4; d++) {
@@ -67,23 +56,22 @@ static bool byte_extents(const pfattn_tensor *tensor, int64_t *lowest, int64_t *
            !__builtin_mul_overflow(high, size, highest);
 }
 
-static pfattn_status check_address(const char *name, const pfattn_tensor *tensor) {
+static pfattn_status check_address(const char *name, const pfattn_tensor *tensor, size_t size) {
     uintptr_t address = (uintptr_t)tensor->data;
-    size_t size = pfattn_dtype_size(tensor->dtype);
     if (address == 0) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "%s: data is NULL but the tensor has %" PRId64 " elements", name,
                         pf_tensor_elements(tensor));
     }
-    if (address % size != 0) {
+    if ((address & (size - 1)) != 0) { /* sizes are powers of two */
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "%s: data is %p; it must be aligned to the %zu bytes of one %s", name,
                         tensor->data, size, pfattn_dtype_string(tensor->dtype));
     }
     int64_t lowest;
     int64_t highest;
-    if (!byte_extents(tensor, &lowest, &highest) || (uintptr_t)0 - (uintptr_t)lowest > address ||
-        (uintptr_t)highest > UINTPTR_MAX - address) {
+    if (!byte_extents(tensor, (int64_t)size, &lowest, &highest) ||
+        (uintptr_t)0 - (uintptr_t)lowest > address || (uintptr_t)highest > UINTPTR_MAX - address) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "%s: strides [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
                         "] reach beyond the address space",
@@ -93,10 +81,21 @@ static pfattn_status check_address(const char *name, const pfattn_tensor *tensor
     return PFATTN_SUCCESS;
 }
 
-static int compare_strides(const void *a, const void *b) {
-    const uint64_t *x = a;
-    const uint64_t *y = b;
-    return (x[0] > y[0]) - (x[0] < y[0]);
+/* What check_distinct knows of a dimension. */
+typedef struct reach {
+    uint64_t stride, size; /* stride without its sign; 0 where the size is 1 */
+} reach;
+
+/* By insertion, the smallest stride first. */
+static void sort_by_stride(reach dims[4]) {
+    for (int i = 1; i < 4; i++) {
+        reach moved = dims[i];
+        int at = i;
+        for (; at > 0 && dims[at - 1].stride > moved.stride; at--) {
+            dims[at] = dims[at - 1];
+        }
+        dims[at] = moved;
+    }
 }
 
 static uint64_t magnitude(int64_t value) {
@@ -105,28 +104,29 @@ static uint64_t magnitude(int64_t value) {
 
 /* After check_address: the tensor lies within the address space, so no sum here overflows. */
 static pfattn_status check_distinct(const char *name, const pfattn_tensor *tensor) {
-    uint64_t dims[4][2]; /* |stride|, size */
+    reach dims[4];
     for (int d = 0; d < 4; d++) {
-        dims[d][0] = tensor->shape[d] > 1 ? magnitude(tensor->stride[d]) : 0;
-        dims[d][1] = (uint64_t)tensor->shape[d];
+        dims[d].stride = tensor->shape[d] > 1 ? magnitude(tensor->stride[d]) : 0;
+        dims[d].size = (uint64_t)tensor->shape[d];
     }
-    qsort(dims, 4, sizeof dims[0], compare_strides);
+    sort_by_stride(dims);
     uint64_t span = 0;
     for (int d = 0; d < 4; d++) {
-        if (dims[d][1] > 1 && dims[d][0] <= span) {
+        if (dims[d].size > 1 && dims[d].stride <= span) {
             return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                             "%s: strides [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
                             "] let elements share memory; those of an output must be distinct",
                             name, tensor->stride[0], tensor->stride[1], tensor->stride[2],
                             tensor->stride[3]);
         }
-        span += (dims[d][1] - 1) * dims[d][0];
+        span += (dims[d].size - 1) * dims[d].stride;
     }
     return PFATTN_SUCCESS;
 }
 
 pfattn_status pf_tensor_check(const char *name, const pfattn_tensor *tensor, bool output) {
-    if (pfattn_dtype_size(tensor->dtype) == 0) {
+    size_t size = pfattn_dtype_size(tensor->dtype);
+    if (size == 0) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT, "%s: dtype %d is not a pfattn_dtype", name,
                         (int)tensor->dtype);
     }
@@ -134,6 +134,6 @@ pfattn_status pf_tensor_check(const char *name, const pfattn_tensor *tensor, boo
     if (status != PFATTN_SUCCESS || pf_tensor_elements(tensor) == 0) {
         return status;
     }
-    status = check_address(name, tensor);
+    status = check_address(name, tensor, size);
     return status != PFATTN_SUCCESS || !output ? status : check_distinct(name, tensor);
 }

@@ -15,7 +15,7 @@ pfattn_status pf_tensor_check(const char *name, const pfattn_tensor *tensor, boo
 /* Number of elements of a tensor that passed pf_tensor_check. */
 int64_t pf_tensor_elements(const pfattn_tensor *tensor);
 
-/* The same view with one spelling: strides that are never used are 0. Absent is all zero. */
-pfattn_tensor pf_tensor_canonical(const pfattn_tensor *tensor);
+/* Give the view of such a tensor one spelling: strides that are never used become 0. */
+void pf_tensor_make_canonical(pfattn_tensor *tensor);
 
 #endif

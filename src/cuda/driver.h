@@ -29,7 +29,6 @@
     X(cuModuleGetFunction)                                                                         \
     X(cuFuncSetAttribute)                                                                          \
     X(cuLaunchKernel)                                                                              \
-    X(cuMemsetD32Async)                                                                            \
     X(cuThreadExchangeStreamCaptureMode)                                                           \
     X(cuMemAlloc_v2)                                                                               \
     X(cuMemFree_v2)                                                                                \

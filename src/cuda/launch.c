@@ -15,14 +15,13 @@ typedef struct launches {
     pf_tensor_maps maps;
 } launches;
 
-pfattn_status pf_cuda_supported(pf_device *device, const pf_problem *problem) {
-    pf_plan plan;
-    pfattn_status status = pf_select(&device->capabilities, problem, &plan);
-    return status == PFATTN_SUCCESS ? pf_cuda_load(device, &plan) : status;
+pfattn_status pf_cuda_plan(pf_device *device, const pf_problem *problem, pf_plan *plan) {
+    pfattn_status status = pf_select(&device->capabilities, problem, plan);
+    return status == PFATTN_SUCCESS ? pf_cuda_load(device, plan) : status;
 }
 
-pfattn_status pf_cuda_workspace_size(pf_device *device, const pf_problem *problem, size_t *bytes) {
-    return pf_select_workspace(&device->capabilities, problem, bytes);
+size_t pf_cuda_workspace_size(pf_device *device, const pf_problem *problem, const pf_plan *plan) {
+    return pf_select_workspace(&device->capabilities, problem, plan);
 }
 
 static pfattn_status encode_maps(const pf_plan *plan, const pf_plan_arguments *arguments,
@@ -52,40 +51,24 @@ static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arg
     return pf_cuda_check(driver, result, call);
 }
 
-static pfattn_status clear(void *context, unsigned long long address, size_t words) {
-    launches *l = context;
-    const pf_cuda_driver *driver = l->device->driver;
-    return pf_cuda_check(driver,
-                         driver->cuMemsetD32Async((CUdeviceptr)address, 0, words, l->stream),
-                         "cuMemsetD32Async");
-}
-
 static pfattn_status run_plan(pf_device *device, const pf_problem *problem, const pf_plan *plan,
                               void *workspace, CUstream stream) {
-    static const pf_plan_driver driver = {launch_step, clear};
-    launches l = {.device = device, .stream = stream};
+    launches l;
+    l.device = device;
+    l.stream = stream;
     pf_plan_arguments arguments;
     pf_plan_fill(problem, plan, (uintptr_t)workspace, &arguments);
     pfattn_status status = encode_maps(plan, &arguments, &l);
-    return status == PFATTN_SUCCESS
-               ? pf_plan_run(plan, (uintptr_t)workspace, &arguments, &driver, &l)
-               : status;
+    return status == PFATTN_SUCCESS ? pf_plan_run(plan, &arguments, launch_step, &l) : status;
 }
 
-pfattn_status pf_cuda_launch(pf_device *device, const pf_problem *problem, void *workspace,
-                             void *stream) {
-    pf_plan plan;
-    pfattn_status status = pf_select(&device->capabilities, problem, &plan);
-    if (status != PFATTN_SUCCESS || plan.step_count == 0) {
-        return status;
+pfattn_status pf_cuda_launch(pf_device *device, const pf_problem *problem, const pf_plan *plan,
+                             void *workspace, void *stream) {
+    if (plan->step_count == 0) {
+        return PFATTN_SUCCESS;
     }
-    /* Everything is loaded before anything is launched. */
-    status = pf_cuda_load(device, &plan);
-    if (status == PFATTN_SUCCESS) {
-        status = pf_cuda_enter(device);
-    }
-    if (status != PFATTN_SUCCESS) {
-        return status;
-    }
-    return pf_cuda_leave(device, run_plan(device, problem, &plan, workspace, (CUstream)stream));
+    pfattn_status status = pf_cuda_enter(device);
+    return status == PFATTN_SUCCESS
+               ? pf_cuda_leave(device, run_plan(device, problem, plan, workspace, stream))
+               : status;
 }

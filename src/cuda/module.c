@@ -91,7 +91,7 @@ static pfattn_status load_image(pf_device *device, int target, int image, int sh
 }
 
 static bool is_loaded(const pf_device *device, const pf_step *step) {
-    return step->kind == PF_STEP_ZERO || device->modules[step->target][step->image].module != NULL;
+    return device->modules[step->target][step->image].module != NULL;
 }
 
 static pfattn_status load_steps(pf_device *device, const pf_plan *plan) {

@@ -9,11 +9,14 @@
 
 enum { BOX_BYTES = 128, ALIGNMENT = 16 };
 
+/* Operands with a row for each key; the others have one for each query. */
+static const bool of_keys[PF_OPERAND_COUNT] = {
+    [PF_OPERAND_K] = true,      [PF_OPERAND_K + 1] = true, [PF_OPERAND_TK] = true,
+    [PF_OPERAND_TK + 1] = true, [PF_OPERAND_V] = true,     [PF_OPERAND_TV] = true,
+};
+
 /* Forward owns queries and backward keys; the rest streams past. */
-static int tile_rows(int operand, const pf_tuning *tuning) {
-    bool keys = pf_operand_tensor(operand) == PF_K || pf_operand_tensor(operand) == PF_K2 ||
-                pf_operand_tensor(operand) == PF_TK || pf_operand_tensor(operand) == PF_TK2 ||
-                pf_operand_tensor(operand) == PF_V || pf_operand_tensor(operand) == PF_TV;
+static int tile_rows(bool keys, const pf_tuning *tuning) {
     bool owns_keys = tuning->op == PF_OP_BACKWARD || tuning->op == PF_OP_BACKWARD_JVP;
     return keys == owns_keys ? tuning->owned_tile : tuning->cross_tile;
 }
@@ -52,22 +55,11 @@ static bool has_elements(const pfattn_tensor *t) {
            t->shape[3] > 0;
 }
 
-/* An operand without a map borrows one of the same tile: kernels then load past its rows, for
- * zeros. */
-static int find_lender(const bool *encoded, int operand, const pf_tuning *tuning) {
-    for (int i = 0; i < PF_OPERAND_COUNT; i++) {
-        if (encoded[i] && tile_rows(i, tuning) == tile_rows(operand, tuning)) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* Bias, its tangent and mask, and dbias in tiles of the same shape. */
 static pfattn_status encode_bias(const pf_cuda_driver *driver, const pf_problem *problem,
                                  const pf_attention_kargs *args, const pf_tuning *tuning,
                                  pf_tensor_maps *maps) {
-    int tile = tile_rows(PF_OPERAND_Q, tuning);
+    int tile = tile_rows(false, tuning);
     pfattn_status status = PFATTN_SUCCESS;
     for (int map = PF_MAP_BIAS; map <= PF_MAP_MASK && status == PFATTN_SUCCESS; map++) {
         const pfattn_tensor *t = &problem->tensor[pf_map_tensor(map)];
@@ -85,25 +77,31 @@ static pfattn_status encode_bias(const pf_cuda_driver *driver, const pf_problem 
 pfattn_status pf_tensor_maps_encode(const pf_cuda_driver *driver, const pf_problem *problem,
                                     const pf_attention_kargs *args, const pf_tuning *tuning,
                                     pf_tensor_maps *maps) {
-    bool encoded[PF_OPERAND_COUNT] = {false};
+    const int tile[2] = {tile_rows(false, tuning), tile_rows(true, tuning)};
+    int lender[2] = {-1, -1}; /* the first operand with a map of such a tile */
+    bool encoded[PF_OPERAND_COUNT];
     memset(maps, 0, sizeof *maps);
     for (int i = 0; i < PF_OPERAND_COUNT; i++) {
         const pfattn_tensor *t = &problem->tensor[pf_operand_tensor(i)];
-        if (!has_elements(t)) {
+        encoded[i] = has_elements(t);
+        if (!encoded[i]) {
             continue;
         }
         /* A map of no rows would be refused; kernels do not read the row that stands for them. */
         int rows = pf_operand_rows(args, i) > 0 ? pf_operand_rows(args, i) : 1;
-        pfattn_status status = encode(driver, t, rows, tile_rows(i, tuning), &maps->map[i]);
+        pfattn_status status = encode(driver, t, rows, tile[of_keys[i]], &maps->map[i]);
         if (status != PFATTN_SUCCESS) {
             return status;
         }
-        encoded[i] = true;
+        for (int side = 0; side < 2; side++) {
+            lender[side] = lender[side] < 0 && tile[side] == tile[of_keys[i]] ? i : lender[side];
+        }
     }
+    /* An operand without a map borrows one of the same tile: kernels then load past its rows, for
+     * zeros. */
     for (int i = 0; i < PF_OPERAND_COUNT; i++) {
-        int lender = find_lender(encoded, i, tuning);
-        if (!encoded[i] && lender >= 0) {
-            maps->map[i] = maps->map[lender];
+        if (!encoded[i] && lender[of_keys[i]] >= 0) {
+            maps->map[i] = maps->map[lender[of_keys[i]]];
         }
     }
     return encode_bias(driver, problem, args, tuning, maps);

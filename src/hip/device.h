@@ -36,10 +36,10 @@ pfattn_status pf_hip_probe(int32_t *device_count, char *summary, size_t size);
 pfattn_status pf_hip_device_info(int32_t index, pfattn_device_info *info);
 pfattn_status pf_hip_device_open(int32_t index, pf_device **device);
 void pf_hip_device_close(pf_device *device);
-pfattn_status pf_hip_supported(pf_device *device, const pf_problem *problem);
-pfattn_status pf_hip_workspace_size(pf_device *device, const pf_problem *problem, size_t *bytes);
-pfattn_status pf_hip_launch(pf_device *device, const pf_problem *problem, void *workspace,
-                            void *stream);
+pfattn_status pf_hip_plan(pf_device *device, const pf_problem *problem, pf_plan *plan);
+size_t pf_hip_workspace_size(pf_device *device, const pf_problem *problem, const pf_plan *plan);
+pfattn_status pf_hip_launch(pf_device *device, const pf_problem *problem, const pf_plan *plan,
+                            void *workspace, void *stream);
 extern const pf_memory_ops pf_hip_memory;
 const pf_capabilities *pf_hip_capabilities(const pf_device *device);
 

@@ -60,7 +60,6 @@ typedef void *pf_hip_handle; /* hipStream_t, hipEvent_t, hipModule_t, hipFunctio
       (pf_hip_handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,                  \
        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,                \
        pf_hip_handle stream, void **parameters, void **extra))                                     \
-    X(pf_hip_error, hipMemsetD32Async, (void *to, int value, size_t words, pf_hip_handle stream))  \
     X(pf_hip_error, hipMalloc, (void **memory, size_t bytes))                                      \
     X(pf_hip_error, hipFree, (void *memory))                                                       \
     X(pf_hip_error, hipMemcpyHtoD, (void *to, void *from, size_t bytes))                           \

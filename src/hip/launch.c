@@ -12,14 +12,13 @@ typedef struct launches {
     pf_hip_handle stream;
 } launches;
 
-pfattn_status pf_hip_supported(pf_device *device, const pf_problem *problem) {
-    pf_plan plan;
-    pfattn_status status = pf_select(&device->capabilities, problem, &plan);
-    return status == PFATTN_SUCCESS ? pf_hip_load(device, &plan) : status;
+pfattn_status pf_hip_plan(pf_device *device, const pf_problem *problem, pf_plan *plan) {
+    pfattn_status status = pf_select(&device->capabilities, problem, plan);
+    return status == PFATTN_SUCCESS ? pf_hip_load(device, plan) : status;
 }
 
-pfattn_status pf_hip_workspace_size(pf_device *device, const pf_problem *problem, size_t *bytes) {
-    return pf_select_workspace(&device->capabilities, problem, bytes);
+size_t pf_hip_workspace_size(pf_device *device, const pf_problem *problem, const pf_plan *plan) {
+    return pf_select_workspace(&device->capabilities, problem, plan);
 }
 
 /* The LDS of a kernel is fixed when it is compiled: none is asked for here. */
@@ -38,34 +37,18 @@ static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arg
     return pf_hip_check(driver, result, call);
 }
 
-static pfattn_status clear(void *context, unsigned long long address, size_t words) {
-    launches *l = context;
-    const pf_hip_driver *driver = l->device->driver;
-    return pf_hip_check(driver,
-                        driver->hipMemsetD32Async((void *)(uintptr_t)address, 0, words, l->stream),
-                        "hipMemsetD32Async");
-}
-
-pfattn_status pf_hip_launch(pf_device *device, const pf_problem *problem, void *workspace,
-                            void *stream) {
-    static const pf_plan_driver driver = {launch_step, clear};
+pfattn_status pf_hip_launch(pf_device *device, const pf_problem *problem, const pf_plan *plan,
+                            void *workspace, void *stream) {
     launches l = {device, stream};
     pf_plan_arguments arguments;
-    pf_plan plan;
     int previous;
-    pfattn_status status = pf_select(&device->capabilities, problem, &plan);
-    if (status != PFATTN_SUCCESS || plan.step_count == 0) {
-        return status;
+    if (plan->step_count == 0) {
+        return PFATTN_SUCCESS;
     }
-    /* Everything is loaded before anything is launched. */
-    status = pf_hip_load(device, &plan);
-    if (status == PFATTN_SUCCESS) {
-        status = pf_hip_enter(device, &previous);
-    }
+    pfattn_status status = pf_hip_enter(device, &previous);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    pf_plan_fill(problem, &plan, (uintptr_t)workspace, &arguments);
-    return pf_hip_leave(device, previous,
-                        pf_plan_run(&plan, (uintptr_t)workspace, &arguments, &driver, &l));
+    pf_plan_fill(problem, plan, (uintptr_t)workspace, &arguments);
+    return pf_hip_leave(device, previous, pf_plan_run(plan, &arguments, launch_step, &l));
 }

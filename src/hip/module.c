@@ -56,8 +56,7 @@ static pfattn_status load_image(pf_device *device, int image) {
 
 /* The first step whose image is not loaded, from step i; step_count where there is none. */
 static int next_unloaded(const pf_device *device, const pf_plan *plan, int i) {
-    while (i < plan->step_count && (plan->step[i].kind == PF_STEP_ZERO ||
-                                    device->modules[plan->step[i].image].module != NULL)) {
+    while (i < plan->step_count && device->modules[plan->step[i].image].module != NULL) {
         i++;
     }
     return i;

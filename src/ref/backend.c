@@ -75,22 +75,24 @@ static void device_close(pf_device *device) {
 }
 
 /* Whatever passes the checks of a descriptor, the reference computes. */
-static pfattn_status supported(pf_device *device, const pf_problem *problem) {
+static pfattn_status plan(pf_device *device, const pf_problem *problem, pf_plan *none) {
     (void)device;
     (void)problem;
+    (void)none;
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status workspace_size(pf_device *device, const pf_problem *problem, size_t *bytes) {
+static size_t workspace_size(pf_device *device, const pf_problem *problem, const pf_plan *none) {
     (void)device;
     (void)problem;
-    *bytes = 0;
-    return PFATTN_SUCCESS;
+    (void)none;
+    return 0;
 }
 
-static pfattn_status launch(pf_device *device, const pf_problem *problem, void *workspace,
-                            void *stream) {
+static pfattn_status launch(pf_device *device, const pf_problem *problem, const pf_plan *none,
+                            void *workspace, void *stream) {
     (void)device;
+    (void)none;
     (void)workspace;
     if (stream != NULL) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
@@ -161,7 +163,7 @@ const pf_backend pf_backend_ref = {
     .device_info = device_info,
     .device_open = device_open,
     .device_close = device_close,
-    .supported = supported,
+    .plan = plan,
     .workspace_size = workspace_size,
     .launch = launch,
     .memory = &memory_ops,

@@ -381,22 +381,6 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemsetD32Async(CUdeviceptr address, unsigned value, size_t count, CUstream stream) {
-    ENTER("cuMemsetD32Async");
-    NEED_CONTEXT;
-    NEED(value == 0 && count > 0 && address % 4 == 0, CUDA_ERROR_INVALID_VALUE);
-    pthread_mutex_lock(&lock);
-    if (fake.launch_count < FAKE_LAUNCHES) {
-        fake.launches[fake.launch_count++] = (fake_launch){.kernel = "memset",
-                                                           .stream = stream,
-                                                           .device = stack[depth - 1]->device,
-                                                           .address = address,
-                                                           .count = count};
-    }
-    pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
-}
-
 /* What the manual asks of a 2-byte, 128-byte swizzled map. */
 static bool encode_is_legal(const fake_encode *e, const cuuint32_t *steps) {
     unsigned size = e->type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;

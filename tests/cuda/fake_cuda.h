@@ -22,15 +22,13 @@ enum {
 };
 
 typedef struct fake_launch {
-    const char *kernel; /* its name; "memset" for cuMemsetD32Async */
+    const char *kernel; /* its name */
     const void *image;  /* the bytes its module was loaded from */
     unsigned grid[3], block[3], shared;
     CUstream stream;
     int device;
-    int map[FAKE_MAPS];  /* by operand and pf_map: index of the encode whose map was passed, -1 for
-                            none */
-    CUdeviceptr address; /* of a memset */
-    size_t count;        /* words of a memset */
+    int map[FAKE_MAPS]; /* by operand and pf_map: index of the encode whose map was passed, -1 for
+                           none */
     union {
         pf_attention_kargs attention;
         pf_merge_kargs merge;

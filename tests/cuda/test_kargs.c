@@ -280,6 +280,8 @@ static void scratch_addresses(void **state) {
     assert_true(k.query_live == 0x100000 + plan.scratch.query_live);
     assert_true(k.dq_sum[0] == 0x100000 + plan.scratch.dq_sum[0]);
     assert_true(k.dq_sum[1] == 0);
+    assert_true(k.zeroed == 0x100000 + plan.scratch.zero_offset);
+    assert_int_equal(k.zeroed_words * 8, plan.scratch.zero_bytes);
     assert_true(k.dq_turn[0] == 0 && k.dbias_sum == 0);
     assert_int_equal(k.queries_padded, 64);
     assert_int_equal(k.keys_padded, 256);

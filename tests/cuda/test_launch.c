@@ -81,6 +81,22 @@ static void assert_map(const fake_launch *launch, int operand, const pfattn_tens
     assert_int_equal(e->fill, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
+/* The driver was called `count` times since the last reset, by these names. */
+static void assert_calls(const char *const *names, int count) {
+    assert_int_equal(fake->call_count, count);
+    for (int i = 0; i < count; i++) {
+        assert_string_equal(fake->calls[i], names[i]);
+    }
+}
+#define ASSERT_CALLS(...)                                                                          \
+    assert_calls((const char *const[]){__VA_ARGS__},                                               \
+                 (int)(sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *)))
+
+#define CONTEXT "cuCtxPushCurrent"
+#define MAP "cuTensorMapEncodeTiled"
+#define LAUNCH "cuLaunchKernel"
+#define LEAVE "cuCtxPopCurrent"
+
 /* ---- forward ------------------------------------------------------------------------------- */
 
 /* One launch, three maps; absent operands have the map of one with the same box; the stream is the
@@ -217,14 +233,7 @@ static void forward_split(void **state) {
                      PFATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(fake->call_count, 0);
     assert_success(pfattn_forward(handle, &a, workspace, bytes, NULL));
-    const char *const calls[] = {"cuCtxPushCurrent",       "cuTensorMapEncodeTiled",
-                                 "cuTensorMapEncodeTiled", "cuTensorMapEncodeTiled",
-                                 "cuLaunchKernel",         "cuLaunchKernel",
-                                 "cuCtxPopCurrent"};
-    assert_int_equal(fake->call_count, 7);
-    for (int i = 0; i < 7; i++) {
-        assert_string_equal(fake->calls[i], calls[i]);
-    }
+    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, LAUNCH, LAUNCH, LEAVE);
     const fake_launch *main_launch = &fake->launches[0], *merge = &fake->launches[1];
     assert_string_equal(main_launch->kernel, "pf_forward");
     const pf_attention_kargs *k = &main_launch->args.attention;
@@ -359,7 +368,7 @@ static void forward_widened_split(void **state) {
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-/* Statistics, sums cleared, main kernel, dq. Keys are owned, queries stream past. */
+/* Statistics and sums cleared, main kernel, dq. Keys are owned, queries stream past. */
 static void backward_plain(void **state) {
     (void)state;
     const pf_tuning *t = row(PF_TARGET_SM_90A, PF_OP_BACKWARD, 128);
@@ -372,32 +381,32 @@ static void backward_plain(void **state) {
     int stream;
     assert_success(pfattn_backward(handle, &a, workspace, bytes, &stream));
     int tiles = ceil_div(200, t->cross_tile), padded = tiles * t->cross_tile;
-    assert_int_equal(fake->launch_count, 4);
+    assert_int_equal(fake->launch_count, 3);
     assert_launch(0, "pf_backward_pre", "sm_90a/passes", 8 * padded / PF_PRE_ROWS, 256, 0);
-    const fake_launch *zero = &fake->launches[1];
-    const pf_attention_kargs *k = &fake->launches[2].args.attention;
-    assert_string_equal(zero->kernel, "memset");
-    assert_true(zero->address == k->dq_sum[0]);
+    const pf_attention_kargs *pre = &fake->launches[0].args.attention;
+    const pf_attention_kargs *k = &fake->launches[1].args.attention;
+    assert_int_equal(pre->work_count, fake->launches[0].grid[0]);
+    assert_true(pre->zeroed == k->dq_sum[0]);
     int parts = 128 / t->out_dim;
     int turns = (8 * tiles * parts * 4 + 255) / 256 * 256;
-    assert_int_equal(zero->count * 4, 8 * padded * 128 * 4 + turns);
+    assert_int_equal(pre->zeroed_words * 8, 8 * padded * 128 * 4 + turns);
     assert_true(k->dq_turn[0] == k->dq_sum[0] + 8u * (unsigned)padded * 128 * 4);
     assert_true(k->dq_turn[0] + (unsigned)turns <= 0x7000000 + bytes);
     int work = 4 * ceil_div(300, t->owned_tile) * parts;
-    assert_launch(2, "pf_backward", "sm_90a/backward.f16.128.plain", work, t->threads,
+    assert_launch(1, "pf_backward", "sm_90a/backward.f16.128.plain", work, t->threads,
                   t->shared_bytes);
-    assert_launch(3, "pf_backward_dq", "sm_90a/backward.f16.128.plain", 8 * tiles, t->threads, 0);
-    for (int i = 0; i < 4; i++) {
+    assert_launch(2, "pf_backward_dq", "sm_90a/backward.f16.128.plain", 8 * tiles, t->threads, 0);
+    for (int i = 0; i < 3; i++) {
         assert_ptr_equal(fake->launches[i].stream, &stream);
     }
     assert_int_equal(fake->encode_count, 4);
-    assert_map(&fake->launches[2], PF_OPERAND_K, &a.k, (cuuint64_t[]){128, 300, 2, 2},
+    assert_map(&fake->launches[1], PF_OPERAND_K, &a.k, (cuuint64_t[]){128, 300, 2, 2},
                (cuuint64_t[]){256, 76800, 153600}, t->owned_tile);
-    assert_map(&fake->launches[2], PF_OPERAND_V, &a.v, (cuuint64_t[]){128, 300, 2, 2},
+    assert_map(&fake->launches[1], PF_OPERAND_V, &a.v, (cuuint64_t[]){128, 300, 2, 2},
                (cuuint64_t[]){256, 76800, 153600}, t->owned_tile);
-    assert_map(&fake->launches[2], PF_OPERAND_DOUT, &a.dout, (cuuint64_t[]){128, 200, 4, 2},
+    assert_map(&fake->launches[1], PF_OPERAND_DOUT, &a.dout, (cuuint64_t[]){128, 200, 4, 2},
                (cuuint64_t[]){256, 51200, 204800}, t->cross_tile);
-    assert_map(&fake->launches[2], PF_OPERAND_Q, &a.q, (cuuint64_t[]){128, 200, 4, 2},
+    assert_map(&fake->launches[1], PF_OPERAND_Q, &a.q, (cuuint64_t[]){128, 200, 4, 2},
                (cuuint64_t[]){256, 51200, 204800}, t->cross_tile);
 }
 
@@ -412,7 +421,7 @@ static void backward_staged_bias(void **state) {
     size_t bytes = 0;
     assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD, &a, &bytes));
     assert_success(pfattn_backward(handle, &a, (void *)0x7000000, bytes, NULL));
-    const fake_launch *l = &fake->launches[3];
+    const fake_launch *l = &fake->launches[2];
     const pf_attention_kargs *k = &l->args.attention;
     assert_string_equal(fake_image_name(l->image), "sm_90a/backward.f16.64.general");
     assert_int_equal(k->bias_stages, 2);
@@ -432,7 +441,7 @@ static void backward_staged_bias(void **state) {
     assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD, &a, &bytes));
     int first = fake->launch_count;
     assert_success(pfattn_backward(handle, &a, (void *)0x7000000, bytes, NULL));
-    l = &fake->launches[first + 3];
+    l = &fake->launches[first + 2];
     assert_int_equal(l->args.attention.dbias_staged, 1);
     assert_map(l, PF_MAP_DBIAS, &a.dbias, (cuuint64_t[]){304, 200, 4, 2},
                (cuuint64_t[]){608, 121600, 486400}, 64);
@@ -448,24 +457,22 @@ static void backward_jvp_with_bias(void **state) {
     size_t bytes = 0;
     assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD_JVP, &a, &bytes));
     assert_success(pfattn_backward_jvp(handle, &a, (void *)0x7000000, bytes, NULL));
-    const char *const kernels[] = {"pf_key_live",     "pf_backward_pre",    "memset",
-                                   "pf_backward_jvp", "pf_backward_jvp_dq", "pf_dbias_jvp",
-                                   "pf_dbias_reduce"};
+    const char *const kernels[] = {"pf_key_live",        "pf_backward_pre", "pf_backward_jvp",
+                                   "pf_backward_jvp_dq", "pf_dbias_jvp",    "pf_dbias_reduce"};
     const char *const images[] = {"sm_90a/passes",
                                   "sm_90a/passes",
-                                  "none",
                                   "sm_80/backward_jvp.f16.64.general",
                                   "sm_80/backward_jvp.f16.64.general",
                                   "sm_80/dbias_jvp.f16.64.general",
                                   "sm_90a/passes"};
-    assert_int_equal(fake->launch_count, 7);
-    for (int i = 0; i < 7; i++) {
+    assert_int_equal(fake->launch_count, 6);
+    for (int i = 0; i < 6; i++) {
         assert_string_equal(fake->launches[i].kernel, kernels[i]);
         assert_string_equal(fake_image_name(fake->launches[i].image), images[i]);
     }
     assert_int_equal(fake->encode_count, 0);
-    const pf_attention_kargs *k = &fake->launches[5].args.attention;
-    assert_int_equal(fake->launches[5].grid[0], k->work_count);
+    const pf_attention_kargs *k = &fake->launches[4].args.attention;
+    assert_int_equal(fake->launches[4].grid[0], k->work_count);
     assert_int_equal(k->dbias_splits, 2); /* the batches */
     assert_true(k->dbias.address == (uintptr_t)a.tdbias.data);
     assert_true(k->dbias_sum != 0);
@@ -496,7 +503,7 @@ static void nothing_to_do(void **state) {
 
 /* ---- loading, captures, contexts ----------------------------------------------------------- */
 
-/* supported loads; afterwards a call is its context, its maps and its launch, and nothing else. */
+/* supported loads; afterwards neither it nor the size of the workspace asks the driver anything. */
 static void loads_once(void **state) {
     (void)state;
     pfattn_attention a =
@@ -510,13 +517,30 @@ static void loads_once(void **state) {
     assert_int_equal(bytes, 0);
     assert_success(pfattn_supported(handle, PFATTN_FORWARD, &a));
     assert_int_equal(fake->call_count, 0);
-    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
-    const char *const calls[] = {"cuCtxPushCurrent",       "cuTensorMapEncodeTiled",
-                                 "cuTensorMapEncodeTiled", "cuTensorMapEncodeTiled",
-                                 "cuLaunchKernel",         "cuCtxPopCurrent"};
-    assert_int_equal(fake->call_count, 6);
-    for (int i = 0; i < 6; i++) {
-        assert_string_equal(fake->calls[i], calls[i]);
+}
+
+/* A call is its context, a map for each operand and its launches, and nothing else: forward, its
+ * JVP, and backward of kernels that are loaded. */
+static void calls_of_a_launch(void **state) {
+    (void)state;
+    test_shape shape = {2, 4, 2, 1000, 500, 64, 64};
+    pfattn_attention forward = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, shape);
+    pfattn_attention jvp = test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, shape);
+    pfattn_attention backward = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, shape);
+    jvp.tq = test_dense(PFATTN_DTYPE_F16, 2, 4, 1000, 64);
+    assert_success(pfattn_supported(handle, PFATTN_FORWARD, &forward));
+    assert_success(pfattn_supported(handle, PFATTN_FORWARD, &jvp));
+    assert_success(pfattn_supported(handle, PFATTN_BACKWARD, &backward));
+    for (int call = 0; call < 2; call++) {
+        fake_reset(fake);
+        assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
+        ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, LAUNCH, LEAVE);
+        fake_reset(fake);
+        assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
+        ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, MAP, LAUNCH, LEAVE);
+        fake_reset(fake);
+        assert_success(pfattn_backward(handle, &backward, (void *)0x7000000, SIZE_MAX, NULL));
+        ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, MAP, LAUNCH, LAUNCH, LAUNCH, LEAVE);
     }
 }
 
@@ -530,7 +554,7 @@ static void captures(void **state) {
     assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD, &a, &bytes));
     assert_success(pfattn_backward(handle, &a, (void *)0x7000000, bytes, NULL));
     assert_false(fake->capture_broken);
-    assert_int_equal(fake->launch_count, 4);
+    assert_int_equal(fake->launch_count, 3);
     /* The thread is back in the mode it was in. */
     const pf_memory_ops *ops = pf_backend_get(PFATTN_BACKEND_CUDA)->memory;
     assert_error(ops->synchronize(handle->device), PFATTN_ERROR_DRIVER,
@@ -662,6 +686,7 @@ int main(int argc, char **argv) {
         TEST(merge),
         TEST(nothing_to_do),
         TEST(loads_once),
+        TEST(calls_of_a_launch),
         TEST(captures),
         TEST(never_waits),
         TEST(several_handles),

@@ -74,7 +74,7 @@ static void assert_steps(const pf_plan *plan, const pf_step_kind *kinds, int cou
     assert_int_equal(plan->step_count, count);
     for (int i = 0; i < count; i++) {
         assert_int_equal(plan->step[i].kind, kinds[i]);
-        assert_true(plan->step[i].grid > 0 || kinds[i] == PF_STEP_ZERO);
+        assert_true(plan->step[i].grid > 0);
     }
 }
 
@@ -455,31 +455,29 @@ static void outputs_do_not_matter(void **state) {
 
 static const test_shape backward_shape = {2, 4, 2, 100, 300, 64, 64};
 
-/* All gradients: statistics of 8 heads * 128 padded queries at 64 a workgroup, the sums cleared,
- * the main kernel over 2 * 2 key heads * ceil(300 / 128), and dq from 8 heads * 2 tiles of 64
- * queries.
- */
+/* All gradients: statistics of 8 heads * 128 padded queries at 64 a workgroup, the main kernel over
+ * 2 * 2 key heads * ceil(300 / 128), and dq from 8 heads * 2 tiles of 64 queries. */
 static void backward_steps(void **state) {
     (void)state;
     pfattn_attention a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, backward_shape);
     pf_problem problem = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
     pf_plan plan = test_plan(&c, &problem);
-    ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_MAIN, PF_STEP_DQ);
+    ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_MAIN, PF_STEP_DQ);
     assert_key(&plan.step[0], "sm_90a/passes");
     assert_int_equal(plan.step[0].entry, PF_ENTRY_BACKWARD_PRE);
     assert_int_equal(plan.step[0].grid, 16);
     assert_int_equal(plan.step[0].block, 256);
+    assert_key(&plan.step[1], "sm_90a/backward.f16.64.plain");
+    assert_int_equal(plan.step[1].grid, 12);
+    assert_int_equal(plan.step[1].block, 384);
+    assert_true(plan.step[1].mapped);
     assert_key(&plan.step[2], "sm_90a/backward.f16.64.plain");
-    assert_int_equal(plan.step[2].grid, 12);
+    assert_int_equal(plan.step[2].entry, PF_ENTRY_DQ);
+    assert_int_equal(plan.step[2].grid, 16);
     assert_int_equal(plan.step[2].block, 384);
+    assert_int_equal(plan.step[2].shared_bytes, 0);
     assert_true(plan.step[2].mapped);
-    assert_key(&plan.step[3], "sm_90a/backward.f16.64.plain");
-    assert_int_equal(plan.step[3].entry, PF_ENTRY_DQ);
-    assert_int_equal(plan.step[3].grid, 16);
-    assert_int_equal(plan.step[3].block, 384);
-    assert_int_equal(plan.step[3].shared_bytes, 0);
-    assert_true(plan.step[3].mapped);
     assert_false(plan.step[0].mapped);
     assert_int_equal(plan.scratch.queries_padded, 128);
 }
@@ -505,7 +503,7 @@ static void backward_dq2_alone(void **state) {
     pf_problem problem = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
     pf_plan plan = test_plan(&c, &problem);
-    ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_MAIN, PF_STEP_DQ);
+    ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_MAIN, PF_STEP_DQ);
 }
 
 /* A dO that maps cannot read sends backward, with all its steps, to sm_80: tiles of 32 queries. */
@@ -530,11 +528,10 @@ static void backward_jvp_steps(void **state) {
     pf_problem problem = test_problem(PF_BACKWARD_JVP, &a);
     pf_capabilities c = hopper();
     pf_plan plan = test_plan(&c, &problem);
-    ASSERT_STEPS(&plan, PF_STEP_KEY_LIVE, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_MAIN,
-                 PF_STEP_DQ);
+    ASSERT_STEPS(&plan, PF_STEP_KEY_LIVE, PF_STEP_BACKWARD_PRE, PF_STEP_MAIN, PF_STEP_DQ);
     assert_int_equal(plan.step[0].grid, 2);
-    assert_key(&plan.step[3], "sm_80/backward_jvp.f16.64.general");
-    assert_int_equal(plan.step[3].grid, 2 * 2 * 5 * 2);
+    assert_key(&plan.step[2], "sm_80/backward_jvp.f16.64.general");
+    assert_int_equal(plan.step[2].grid, 2 * 2 * 5 * 2);
 }
 
 /* dbias with all its extents is stored by the main kernel. */
@@ -642,17 +639,16 @@ static void workspace_of_any_target(void **state) {
     a.q.data = (char *)a.q.data - 2;
     pf_problem aligned = test_problem(PF_BACKWARD, &a);
     pf_capabilities c = hopper();
-    size_t bytes[2];
-    pf_plan plan = test_plan(&c, &unaligned);
+    pf_plan plan = test_plan(&c, &unaligned), aligned_plan = test_plan(&c, &aligned);
     assert_int_equal(plan.scratch.queries_padded, 96);
-    assert_int_equal(pf_select_workspace(&c, &unaligned, &bytes[0]), PFATTN_SUCCESS);
-    assert_int_equal(pf_select_workspace(&c, &aligned, &bytes[1]), PFATTN_SUCCESS);
-    assert_int_equal(bytes[1], 8 * 128 * (4 * 4 + 1 + 64 * 4));
-    assert_true(bytes[0] >= plan.scratch.bytes);
-    assert_true(bytes[0] <= bytes[1]);
+    size_t needed = pf_select_workspace(&c, &unaligned, &plan);
+    size_t most = pf_select_workspace(&c, &aligned, &aligned_plan);
+    assert_int_equal(most, 8 * 128 * (4 * 4 + 1 + 64 * 4));
+    assert_true(needed >= plan.scratch.bytes);
+    assert_true(needed <= most);
     c = ampere();
-    assert_int_equal(pf_select_workspace(&c, &aligned, &bytes[0]), PFATTN_SUCCESS);
-    assert_int_equal(bytes[0], 8 * 96 * (4 * 4 + 1 + 64 * 4));
+    plan = test_plan(&c, &aligned);
+    assert_int_equal(pf_select_workspace(&c, &aligned, &plan), 8 * 96 * (4 * 4 + 1 + 64 * 4));
 }
 
 /* ---- merge, zero extents ------------------------------------------------------------------- */
@@ -694,7 +690,7 @@ static void zero_extents(void **state) {
     a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, shape);
     problem = test_problem(PF_BACKWARD, &a);
     plan = test_plan(&c, &problem);
-    ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_ZERO, PF_STEP_DQ);
+    ASSERT_STEPS(&plan, PF_STEP_BACKWARD_PRE, PF_STEP_DQ);
     a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 0, 300, 64, 64});
     problem = test_problem(PF_BACKWARD, &a);
     plan = test_plan(&c, &problem);

@@ -103,15 +103,14 @@ static void split_workspace(void **state) {
     pf_capabilities c = hopper();
     pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, split_cases[0].shape);
     pf_problem problem = test_problem(PF_FORWARD, &a);
-    assert_int_equal(test_plan(&c, &problem).scratch.bytes, 1024 + 100 * 64 * 4);
-    size_t bytes;
-    assert_int_equal(pf_select_workspace(&c, &problem, &bytes), PFATTN_SUCCESS);
-    assert_int_equal(bytes, 1792 + 196 * 64 * 4);
+    pf_plan plan = test_plan(&c, &problem);
+    assert_int_equal(plan.scratch.bytes, 1024 + 100 * 64 * 4);
+    assert_int_equal(pf_select_workspace(&c, &problem, &plan), 1792 + 196 * 64 * 4);
     a.k.data = (char *)a.k.data + 2;
     problem = test_problem(PF_FORWARD, &a);
-    assert_int_equal(test_plan(&c, &problem).key_splits, 49);
-    assert_int_equal(pf_select_workspace(&c, &problem, &bytes), PFATTN_SUCCESS);
-    assert_int_equal(bytes, 1792 + 196 * 64 * 4);
+    plan = test_plan(&c, &problem);
+    assert_int_equal(plan.key_splits, 49);
+    assert_int_equal(pf_select_workspace(&c, &problem, &plan), 1792 + 196 * 64 * 4);
 }
 
 /* A compute unit of AMD holds as many workgroups of four waves as waves fit on each of its SIMDs: 2

@@ -189,14 +189,6 @@ pf_hip_error hipModuleLaunchKernel(pf_hip_handle handle, unsigned grid_x, unsign
     return PF_HIP_SUCCESS;
 }
 
-pf_hip_error hipMemsetD32Async(void *to, int value, size_t words, pf_hip_handle stream) {
-    FAIL_HERE;
-    fake_launch *launch = record("memset", stream);
-    launch->address = to;
-    launch->words = value == 0 ? words : 0;
-    return PF_HIP_SUCCESS;
-}
-
 /* ---- memory and events --------------------------------------------------------------------- */
 
 pf_hip_error hipMalloc(void **memory, size_t bytes) {

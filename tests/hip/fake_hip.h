@@ -11,13 +11,11 @@
 enum { FAKE_LAUNCHES = 64 };
 
 typedef struct fake_launch {
-    const char *kernel; /* its name; "memset" for hipMemsetD32Async */
+    const char *kernel; /* its name */
     const void *image;  /* the bytes its module was loaded from */
     unsigned grid[3], block[3], shared;
     void *stream;
     int device;
-    void *address; /* of a memset */
-    size_t words;  /* of a memset */
     union {
         pf_attention_kargs attention;
         pf_merge_kargs merge;

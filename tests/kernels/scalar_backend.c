@@ -113,13 +113,12 @@ static void device_close(pf_device *device) {
     free(device);
 }
 
-static pfattn_status supported(pf_device *device, const pf_problem *problem) {
-    pf_plan plan;
-    return pf_select(&device->capabilities, problem, &plan);
+static pfattn_status plan_problem(pf_device *device, const pf_problem *problem, pf_plan *plan) {
+    return pf_select(&device->capabilities, problem, plan);
 }
 
-static pfattn_status workspace_size(pf_device *device, const pf_problem *problem, size_t *bytes) {
-    return pf_select_workspace(&device->capabilities, problem, bytes);
+static size_t workspace_size(pf_device *device, const pf_problem *problem, const pf_plan *plan) {
+    return pf_select_workspace(&device->capabilities, problem, plan);
 }
 
 static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arguments *arguments) {
@@ -129,24 +128,12 @@ static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arg
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status clear(void *context, unsigned long long address, size_t words) {
-    (void)context;
-    memset((void *)(uintptr_t)address, 0, 4 * words);
-    return PFATTN_SUCCESS;
-}
-
-static pfattn_status launch(pf_device *device, const pf_problem *problem, void *workspace,
-                            void *stream) {
-    static const pf_plan_driver driver = {launch_step, clear};
+static pfattn_status launch(pf_device *device, const pf_problem *problem, const pf_plan *plan,
+                            void *workspace, void *stream) {
     (void)stream;
-    pf_plan plan;
-    const pfattn_status status = pf_select(&device->capabilities, problem, &plan);
-    if (status != PFATTN_SUCCESS) {
-        return status;
-    }
     pf_plan_arguments arguments;
-    pf_plan_fill(problem, &plan, (uintptr_t)workspace, &arguments);
-    return pf_plan_run(&plan, (uintptr_t)workspace, &arguments, &driver, device);
+    pf_plan_fill(problem, plan, (uintptr_t)workspace, &arguments);
+    return pf_plan_run(plan, &arguments, launch_step, device);
 }
 
 static pfattn_status allocate(pf_device *device, size_t bytes, void **memory) {
@@ -185,7 +172,7 @@ const pf_backend scalar_backend = {.id = PFATTN_BACKEND_REF,
                                    .name = "scalar",
                                    .device_open = device_open,
                                    .device_close = device_close,
-                                   .supported = supported,
+                                   .plan = plan_problem,
                                    .workspace_size = workspace_size,
                                    .launch = launch,
                                    .memory = &memory};

@@ -27,24 +27,26 @@ static struct {
     pfattn_status launched;
 } record;
 
-static pfattn_status recorder_supported(pf_device *device, const pf_problem *problem) {
+static pfattn_status recorder_plan(pf_device *device, const pf_problem *problem, pf_plan *plan) {
     (void)device;
+    (void)plan;
     (void)problem;
     return record.supported == PFATTN_SUCCESS
                ? PFATTN_SUCCESS
                : pf_error(record.supported, "q: head dimension is 8; not here");
 }
 
-static pfattn_status recorder_workspace(pf_device *device, const pf_problem *problem,
-                                        size_t *bytes) {
+static size_t recorder_workspace(pf_device *device, const pf_problem *problem,
+                                 const pf_plan *plan) {
     (void)device;
-    *bytes = problem->operation == PF_MERGE ? 0 : record.needs;
-    return PFATTN_SUCCESS;
+    (void)plan;
+    return problem->operation == PF_MERGE ? 0 : record.needs;
 }
 
-static pfattn_status recorder_launch(pf_device *device, const pf_problem *problem, void *workspace,
-                                     void *stream) {
+static pfattn_status recorder_launch(pf_device *device, const pf_problem *problem,
+                                     const pf_plan *plan, void *workspace, void *stream) {
     (void)device;
+    (void)plan;
     record.launches++;
     record.operation = problem->operation;
     record.workspace = workspace;
@@ -61,7 +63,7 @@ static const pf_backend recorder = {
     .id = PFATTN_BACKEND_CUDA,
     .name = "recorder",
     .device_close = recorder_close,
-    .supported = recorder_supported,
+    .plan = recorder_plan,
     .workspace_size = recorder_workspace,
     .launch = recorder_launch,
 };

@@ -312,6 +312,15 @@ static void older_and_newer_structs(void **state) {
     assert_non_null(strstr(pfattn_last_error(), "a field beyond that is set; pfattn 0."));
     assert_int_equal(result.added, 42);
 
+    const void *view;
+    grown same = {sizeof same, 1, 2};
+    assert_int_equal(pf_struct_view(&kind, &same, &result, &view), PFATTN_SUCCESS);
+    assert_ptr_equal(view, &same);
+    assert_int_equal(pf_struct_view(&kind, &older, &result, &view), PFATTN_SUCCESS);
+    assert_ptr_equal(view, &result);
+    assert_int_equal(result.old, 3);
+    assert_int_equal(pf_struct_view(&kind, NULL, &result, &view), PFATTN_ERROR_INVALID_ARGUMENT);
+
     grown small = {offsetof(grown, added) - 1, 0, 0};
     assert_int_equal(pf_struct_check(&kind, &small), PFATTN_ERROR_INVALID_ARGUMENT);
     grown garbage = {SIZE_MAX / 2, 0, 0};

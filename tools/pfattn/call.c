@@ -115,8 +115,9 @@ pfattn_status call_supported(tool_session *session, const tool_call *call) {
                                 &call->attention);
     }
     pf_problem problem;
+    pf_plan plan;
     pfattn_status status = pf_problem_from_merge(&call->merge, &problem);
-    return status == PFATTN_SUCCESS ? session->backend->supported(session->device, &problem)
+    return status == PFATTN_SUCCESS ? session->backend->plan(session->device, &problem, &plan)
                                     : status;
 }
 

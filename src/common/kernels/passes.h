@@ -115,10 +115,18 @@ PF_DEVICE void backward_pre_row(const pf_attention_kargs *a, const row_sharing *
     }
 }
 
+/* The sums of dq begin at 0. All workgroups clear them together. */
+PF_DEVICE void clear_sums(const pf_attention_kargs *a) {
+    const pf_i64 all = (pf_i64)a->work_count * pf_threads();
+    for (pf_i64 n = (pf_i64)pf_block() * pf_threads() + pf_thread(); n < a->zeroed_words; n += all)
+        ((PF_GLOBAL unsigned long long *)a->zeroed)[n] = 0;
+}
+
 /* query_stats and query_live, rows past the end included: PF_PRE_ROWS of the rows of all heads a
  * workgroup. */
 PF_KERNEL(pf_backward_pre, pf_attention_kargs) {
     const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    clear_sums(a);
     const row_sharing sharing = row_sharing_of(a);
     const pf_i64 row0 = (pf_i64)pf_block() * PF_PRE_ROWS;
     const pf_i64 bh0 = row0 / a->queries_padded, heads = (pf_i64)a->batch * a->heads;
