@@ -574,14 +574,38 @@ static pfattn_status operation_of(pfattn_operation operation, const pfattn_atten
                     (int)operation);
 }
 
-/* Copy a tensor, where it is there; all others are zero already. */
-static tensor_set take_tensor(const pfattn_tensor *tensor, int id, pf_problem *problem) {
-    if (tensor->dtype == PFATTN_DTYPE_NONE) {
-        return 0;
+/* A tensor of the problem and where a descriptor has it. */
+typedef struct field {
+    unsigned short id, offset;
+} field;
+
+static const field attention_fields[] = {
+#define X(id, field) {PF_##id, offsetof(pfattn_attention, field)},
+    PF_ATTENTION_TENSORS(X)
+#undef X
+};
+static const field merge_fields[] = {
+#define X(id, field) {PF_##id, offsetof(pfattn_merge_args, field)},
+    PF_MERGE_TENSORS(X) X(O, o) X(LSE, lse) X(TO, to) X(TLSE, tlse)
+#undef X
+};
+
+/* Copy those tensors of a descriptor that are there; all others are zero already. */
+static tensor_set take_tensors(const void *args, const field *fields, size_t count,
+                               pf_problem *problem) {
+    tensor_set present = 0;
+    for (size_t i = 0; i < count; i++) {
+        const pfattn_tensor *tensor =
+            (const pfattn_tensor *)((const char *)args + fields[i].offset);
+        if (tensor->dtype != PFATTN_DTYPE_NONE) {
+            problem->tensor[fields[i].id] = *tensor;
+            present |= BIT_OF(fields[i].id);
+        }
     }
-    problem->tensor[id] = *tensor;
-    return BIT_OF(id);
+    return present;
 }
+#define TAKE(args, fields, problem)                                                                \
+    take_tensors(args, fields, sizeof(fields) / sizeof(fields)[0], problem)
 
 /* Fill `result`, all zero, from a descriptor of this library's own size. */
 static pfattn_status from_attention(pfattn_operation operation, const pfattn_attention *args,
@@ -594,11 +618,7 @@ static pfattn_status from_attention(pfattn_operation operation, const pfattn_att
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    tensor_set present = 0;
-#define X(id, field) present |= take_tensor(&args->field, PF_##id, result);
-    PF_ATTENTION_TENSORS(X)
-#undef X
-    status = check_tensors(result, present);
+    status = check_tensors(result, TAKE(args, attention_fields, result));
     if (status != PFATTN_SUCCESS) {
         return status;
     }
@@ -645,14 +665,7 @@ pfattn_status pf_problem_from_merge(const pfattn_merge_args *args, pf_problem *p
     }
     memset(problem, 0, sizeof *problem);
     problem->operation = PF_MERGE;
-    tensor_set present = 0;
-#define X(id, field) present |= take_tensor(&own.field, PF_##id, problem);
-    PF_MERGE_TENSORS(X)
-    X(O, o)
-    X(LSE, lse)
-    X(TO, to)
-    X(TLSE, tlse)
-#undef X
+    tensor_set present = TAKE(&own, merge_fields, problem);
     status = check_merge_tangents(problem);
     return status == PFATTN_SUCCESS ? check_tensors(problem, present) : status;
 }
