@@ -325,9 +325,14 @@ PF_DEVICE void pf_write_fragment_row(const float *x, int width, int s, pf_u64 ad
     }
 }
 
-PF_DEVICE void pf_write_row(const pf_out *out, int s, pf_u64 address, pf_i64 index, int channels,
-                            int type) {
-    pf_write_fragment_row(out->x, PF_OUT_DIM, s, address, index, channels, type);
+/* pf_write_rows from the registers alone. */
+PF_DEVICE void pf_write_fragment_rows(const pf_out *out, pf_u64 address, pf_i64 index,
+                                      pf_i64 stride, int rows, int channels, int type) {
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        const int row = pf_slot_owned(s);
+        pf_write_fragment_row(out->x, PF_OUT_DIM, s, address, index + row * stride,
+                              row < rows ? channels : 0, type);
+    }
 }
 
 #endif

@@ -16,6 +16,7 @@
 #define PF_KERNEL_TAIL
 #define PF_OVERLAP 0
 #define PF_EXCHANGES 1
+#define pf_write_rows pf_write_fragment_rows
 #define PF_PRODUCER if (false)
 #define PF_CONSUMER
 #define PF_REFILL(...) __VA_ARGS__

@@ -8,8 +8,12 @@
 
 #define PF_FIRST_CONSUMER 128
 #define PF_KERNEL_TAIL , const __grid_constant__ pf_tensor_maps pf_maps
-#define PF_OVERLAP (!PF_TANGENT)
+/* The JVP has registers for it only without bias, and with H in shared memory. */
+#define PF_PARKS_WEIGHTS (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
+#define PF_OVERLAP (!PF_TANGENT || PF_PARKS_WEIGHTS)
 #define PF_EXCHANGES 2
+#define PF_LAZY_MAX 1
+#define PF_TURNS_ROWS (PF_OP <= PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 /* Two accumulators of 128 columns leave no registers for weights and dS beside them. */
 #define PF_BACKWARD_LATE (PF_CROSS_TILE == 128)
 /* Nor do two outputs of 256 channels for anything beside them. */
@@ -79,6 +83,10 @@ PF_DEVICE int pf_thread_group() {
  */
 PF_DEVICE int pf_group() {
     return __shfl_sync(0xffffffffu, pf_thread_group(), 0);
+}
+
+PF_DEVICE bool pf_any_lane(bool x) {
+    return __any_sync(0xffffffffu, x);
 }
 
 /* Its rows within the owned tile. */
@@ -293,13 +301,16 @@ PF_DEVICE void pf_out_mma_value(pf_out *out, pf_weights *w, const pf_value_tile 
 
 extern __shared__ __align__(1024) unsigned char pf_shared_memory[];
 
+#include "port_sm90a_out.h"
+#include "port_sm90a_weights.h"
 #if PF_OP == PF_OP_BACKWARD || PF_OP == PF_OP_BACKWARD_JVP
 #include "port_sm90a_dq.h"
 #else
-enum { PF_PORT_SHARED_BYTES = 0 };
-
 PF_DEVICE void pf_dq_work(int) {
 }
+#if !PF_TURNS_ROWS
+enum { PF_PORT_SHARED_BYTES = 0 };
+#endif
 #endif
 
 /* ---- roles ---- */

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backward's exchange of dS between warpgroups, and the sums of dQ in memory.
  *
- * dS is exchanged as slabs of 64 queries: a row of a slab is one key. The product for dQ reads it
- * transposed. It is divided among the warpgroups by queries where a tile has 64 for each, otherwise
- * by channels; each adds its share to memory by one bulk copy, in the order in which its threads
- * hold it. */
+ * The product for dQ reads dS transposed. It is divided among the warpgroups by queries where a
+ * tile has 64 for each, otherwise by channels; each adds its share to memory by one bulk copy, in
+ * the order in which its threads hold it. */
 #ifndef PF_PORT_SM90A_DQ_H
 #define PF_PORT_SM90A_DQ_H
 
 enum {
-    PF_CROSS_SLABS = PF_CROSS_TILE / 64,
     /* Channels of a warpgroup's share. */
     PF_DQ_WIDTH = PF_CROSS_SLABS == PF_GROUPS ? PF_OUT_DIM : PF_OUT_DIM / PF_GROUPS,
     PF_DQ_SHARE = 64 * PF_DQ_WIDTH, /* floats */
@@ -17,10 +15,6 @@ enum {
 };
 static_assert(PF_CROSS_SLABS == PF_GROUPS || PF_CROSS_SLABS == 1, "64 queries for each, or in all");
 static_assert(PF_CROSS_TILE % 64 == 0, "the product for dQ has 64 rows");
-
-typedef struct alignas(1024) pf_exchange {
-    unsigned char bytes[PF_CROSS_SLABS][PF_OWNED_TILE][PF_ROW_BYTES];
-} pf_exchange;
 
 typedef struct pf_cross_out {
     float x[PF_CROSS_COUNT];
@@ -45,42 +39,15 @@ PF_DEVICE pf_port_shared *pf_port() {
 
 /* ---- exchange ---- */
 
-/* Store four 8 x 8 matrices, one register each; a row of one goes to the address that lane 8 *
- * matrix + row gives. */
-PF_DEVICE void pf_store_matrices(pf_u32 address, const pf_u32 *x) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-                 : "memory");
-}
-
-/* A warp's part: 16 keys, 16 queries an instruction. */
-PF_DEVICE void pf_exchange_store(pf_exchange *exchange, const pf_weights *w) {
-    const int lane = pf_lane(), key = 16 * pf_consumer_warp() + lane % 16;
-    const pf_u32 row = pf_shared_address(exchange->bytes[0][key]);
-    PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 16) {
-        const int chunk = x % 64 / 8 + lane / 16; /* of 8 queries, 16 bytes */
-        const pf_u32 slab = row + x / 64 * PF_OWNED_TILE * PF_ROW_BYTES;
-        pf_store_matrices(slab + (chunk ^ key % 8) * 16, &w->x[x / 4]);
-    }
-}
-
 PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
     PF_UNROLL for (int n = 0; n < 1 + PF_TANGENT; ++n) pf_exchange_store(&exchange[n], &w[n]);
     pf_async_fence();
     pf_named_sync(PF_BARRIER_EXCHANGE, 128 * PF_GROUPS);
 }
 
-/* The group's own rows of an exchange, as weights. */
 PF_DEVICE void pf_out_mma_exchange(pf_out *out, const pf_exchange *exchange,
                                    const pf_cross_tile *cross, int channel0) {
-    const pf_u32 a = pf_wgmma_tile(pf_shared_address(exchange->bytes[0][64 * pf_group()]), 16);
-    const pf_u32 b = pf_wgmma_tile(pf_shared_address(cross->bytes[channel0 / PF_SLAB][0]),
-                                   PF_CROSS_TILE * PF_ROW_BYTES);
-    pf_wgmma_pin(out->x, PF_OUT_COUNT);
-    pf_wgmma_fence();
-    PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 16) pf_wgmma<PF_OUT_DIM>::shared<0, 1>(
-        out->x, pf_wgmma_advance(a, x / 64 * PF_OWNED_TILE * PF_ROW_BYTES + x % 64 * 2),
-        pf_wgmma_advance(b, x * PF_ROW_BYTES), true);
+    pf_out_mma_stored(out, exchange, cross->bytes[channel0 / PF_SLAB][0]);
 }
 
 /* ---- the product for dQ ---- */

@@ -39,12 +39,12 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
      hd, owned, cross, out, stages, threads, PF_KIB(kib), blocks, persistent, 0, variant,                \
      PF_KIB(bias_kib)},
     /*   target   operation     class   hd  owned cross out stages threads KiB blocks persistent */
-    ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512,  90,  1,  1)
-    VARIANT(1, SM_90A, FORWARD, HALF, 64, 128, 128,  64,  2,     384,  82,  1,  1)
-    ROW(SM_90A, FORWARD,       HALF,  128,  128,  128, 128,  2,     384, 162,  1,  1)
+    ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512, 114,  1,  1)
+    VARIANT(1, SM_90A, FORWARD, HALF, 64, 128, 128,  64,  2,     384,  98,  1,  1)
+    ROW(SM_90A, FORWARD,       HALF,  128,  128,  128, 128,  2,     384, 178,  1,  1)
     ROW(SM_90A, FORWARD,       HALF,  256,  128,   80, 256,  2,     384, 226,  1,  1)
-    ROW(SM_90A, FORWARD_JVP,   HALF,   64,  128,   96,  64,  2,     384, 130,  1,  1)
-    ROW(SM_90A, FORWARD_JVP,   HALF,  128,  128,   64, 128,  2,     384, 194,  1,  1)
+    ROW(SM_90A, FORWARD_JVP,   HALF,   64,  128,   96,  64,  2,     384, 178,  1,  1)
+    ROW(SM_90A, FORWARD_JVP,   HALF,  128,  128,   64, 128,  2,     384, 226,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,  256,   64,   64, 256,  1,     384, 210,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,   64,  128,  128,  64,  2,     384, 198,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,  128,  128,   64, 128,  2,     384, 200,  1,  1)

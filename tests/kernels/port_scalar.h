@@ -18,7 +18,10 @@ extern "C" {
 #define PF_INFINITY INFINITY
 #define PF_OVERLAP PF_TEST_OVERLAP
 #define PF_BACKWARD_LATE (PF_TEST_OVERLAP && PF_ELEMENT != PF_KTYPE_BF16)
+#define PF_LAZY_MAX PF_TEST_OVERLAP
+#define PF_PARKS_WEIGHTS (PF_TEST_OVERLAP && PF_OP == PF_OP_FORWARD_JVP)
 #define PF_EXCHANGES 2
+#define pf_any_lane(x) (x)
 
 #define PF_SLOTS PF_OWNED_TILE
 #define PF_SCORE_COUNT (PF_OWNED_TILE * PF_CROSS_TILE)
@@ -365,6 +368,17 @@ PF_DEVICE void pf_out_mma_exchange(pf_out *out, const pf_exchange *exchange,
     pf_weights w;
     memcpy(w.x, exchange->x, sizeof w.x);
     pf_out_mma(out, &w, cross, channel0);
+}
+
+PF_DEVICE void pf_weights_park(pf_exchange *parked, const pf_weights *w) {
+    memcpy(parked->x, w->x, sizeof w->x);
+}
+
+PF_DEVICE void pf_out_mma_parked(pf_out *out, const pf_exchange *parked,
+                                 const pf_value_tile *value) {
+    pf_weights w;
+    memcpy(w.x, parked->x, sizeof w.x);
+    pf_out_mma_value(out, &w, value);
 }
 
 PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,

@@ -51,7 +51,10 @@ PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
     pf_out_mma_value(&f->o[0], &f->p[0], &v[0]);
     if (PF_TANGENT) {
         pf_out_mma_value(&f->o[PF_T], &f->p[0], &v[PF_T]);
-        pf_out_mma_value(&f->o[PF_T], &f->p[PF_T], &v[0]);
+        if (PF_PARKS_WEIGHTS)
+            pf_out_mma_parked(&f->o[PF_T], &c->sm->h, &v[0]);
+        else
+            pf_out_mma_value(&f->o[PF_T], &f->p[PF_T], &v[0]);
     }
     pf_mma_commit();
 }
@@ -169,7 +172,7 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
         pf_mma_wait(0);
         forward_release_qk(c, &walk);
         forward_softmax(c, f, &walk);
-        forward_pack(f);
+        forward_pack(c, f);
         forward_rescale(f);
         pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
         pf_turn_wait();
@@ -195,7 +198,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     pf_mma_wait(0);
     forward_release_qk(c, &walk);
     forward_softmax(c, f, &walk);
-    forward_pack(f);
+    forward_pack(c, f);
     for (key_walk_next(&walk, c->a, &c->w); !key_walk_done(&walk, c->a);
          key_walk_next(&walk, c->a, &c->w)) {
         forward_take_qk(c, f, &walk);
@@ -210,7 +213,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
         pf_mma_wait(0);
         forward_release_v(c);
         forward_rescale(f);
-        forward_pack(f);
+        forward_pack(c, f);
     }
     pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
     forward_issue_out(c, f);

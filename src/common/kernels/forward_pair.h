@@ -78,7 +78,7 @@ PF_DEVICE void forward_pair_primal(forward_context *c) {
             pf_ring_release(&sm->q_ring, &c->q_pos, 1);
         forward_softmax(c, &f, &walk);
         pf_pair_give(&sm->pair, f.s[0].x, f.rescale);
-        forward_pack(&f);
+        forward_pack(c, &f);
         forward_rescale(&f);
         pf_ring_take(&sm->v_ring, &c->v_pos, PF_STAGES);
         pf_out_mma_value(&f.o[0], &f.p[0], &sm->v[c->v_pos.take][0]);
@@ -176,7 +176,8 @@ PF_DEVICE void forward_tangent_weights(forward_context *c, forward_tangent *g) {
     }
     pf_weights_pack(&g->p, &g->given);
     pf_weights_pack(&g->h, &g->t);
-    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) g->o.x[e] *= g->scale[pf_out_slot(e)];
+    if (forward_any_scales(g->scale))
+        PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) g->o.x[e] *= g->scale[pf_out_slot(e)];
 }
 
 PF_DEVICE void forward_tangent_out(forward_context *c, forward_tangent *g) {

@@ -20,10 +20,28 @@
 /* The group that has the tangents sees no bias: weights of excluded keys tell it by being -0. */
 enum { FORWARD_MARKS = PF_FORWARD_PAIRED && PF_GENERAL };
 
+/* Targets that scale their sums by whatever a tile does to the maximum. */
+#ifndef PF_LAZY_MAX
+#define PF_LAZY_MAX 0
+#define pf_any_lane(x) true
+#endif
+
+/* Targets that keep H in registers, as they do P. */
+#ifndef PF_PARKS_WEIGHTS
+#define PF_PARKS_WEIGHTS 0
+#endif
+#if !PF_PARKS_WEIGHTS
+#define pf_weights_park(...)
+#define pf_out_mma_parked(...)
+#endif
+
 typedef struct forward_shared {
     pf_owned_tile q[1 + PF_TANGENT];
     pf_cross_tile k[PF_STAGES][1 + PF_TANGENT];
     pf_value_tile v[PF_STAGES][1 + PF_TANGENT];
+#if PF_PARKS_WEIGHTS
+    pf_exchange h;
+#endif
     bias_tiles bias;
     pf_ring q_ring, k_ring, v_ring, bias_ring;
 #if PF_FORWARD_PAIRED
@@ -76,12 +94,14 @@ typedef struct forward_state {
     float sum[PF_SLOTS];          /* of P over this thread's keys */
     float mean[PF_SLOTS];         /* of H over this thread's keys */
     float rescale[PF_SLOTS];      /* what the last tile's maximum does to sums so far */
+    bool rescales;                /* anything, to some thread's */
+    float slack[PF_SLOTS];        /* of the maximum, where it is lazy */
 } forward_state;
 
 PF_DEVICE void forward_begin(forward_state *f) {
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
         f->max[s] = -PF_INFINITY;
-        f->sum[s] = f->mean[s] = 0.f;
+        f->sum[s] = f->mean[s] = f->slack[s] = 0.f;
     }
     pf_out_zero(&f->o[0]);
     if (PF_GROUP_T)
@@ -155,6 +175,13 @@ PF_DEVICE void forward_scores(forward_context *c, forward_state *f, const key_wa
         forward_mask_window(f, a, w, walk->pair, j0);
 }
 
+/* Are outputs to be scaled at all? Where the maximum is lazy they seldom are. */
+PF_DEVICE bool forward_any_scales(const float *scale) {
+    bool any = false;
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) any = any || scale[s] != 1.f;
+    return pf_any_lane(any);
+}
+
 /* Scores to weights, unnormalised: P = exp(s - max), H = P * t, both shifted by PF_WEIGHT_SHIFT.
  * The general kernel subtracts before it scales: a score near the lowest finite number times
  * log2(e) would overflow. */
@@ -171,6 +198,8 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
     }
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
         max[s] = pf_slot_max(max[s]);
+        if (PF_LAZY_MAX && !((max[s] - f->max[s]) * unit > f->slack[s]))
+            max[s] = f->max[s];
         offset[s] = max[s] == -PF_INFINITY ? 0.f : max[s]; /* no key kept yet */
         f->rescale[s] = pf_exp2((f->max[s] - offset[s]) * unit);
         f->max[s] = max[s];
@@ -195,20 +224,41 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
         f->sum[s] = pf_fma(f->sum[s], f->rescale[s], sum[s]);
         f->mean[s] = pf_fma(f->mean[s], f->rescale[s], mean[s]);
     }
+    f->rescales = forward_any_scales(f->rescale);
 }
 
-PF_DEVICE void forward_pack(forward_state *f) {
+PF_DEVICE void forward_pack(forward_context *c, forward_state *f) {
     pf_weights_pack(&f->p[0], &f->s[0]);
-    if (PF_GROUP_T)
+    if (PF_GROUP_T) {
         pf_weights_pack(&f->p[PF_GROUP_T], &f->s[PF_GROUP_T]);
+        if (PF_PARKS_WEIGHTS)
+            pf_weights_park(&c->sm->h, &f->p[PF_GROUP_T]);
+    }
 }
 
-PF_DEVICE void forward_rescale(forward_state *f) {
+PF_DEVICE void forward_scale_out(forward_state *f) {
     PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) {
         f->o[0].x[e] *= f->rescale[pf_out_slot(e)];
         if (PF_GROUP_T)
             f->o[PF_GROUP_T].x[e] *= f->rescale[pf_out_slot(e)];
     }
+}
+
+/* How many powers of two the maximum of slot s may grow by while weights stay relative to what it
+ * was, so that sums need no scaling. The weight of a new maximum, which would be exact as 1, is
+ * then rounded: so it must be small beside the sum, and far from overflow. */
+PF_DEVICE float forward_slack(const forward_state *f, int s) {
+    const float most = 8.f, small = 4.f; /* a sixteenth of the sum */
+    const float slack = pf_log2(pf_slot_sum(f->sum[s])) - small;
+    return slack > most ? most : pf_max(slack, 0.f);
+}
+
+PF_DEVICE void forward_rescale(forward_state *f) {
+    if (!f->rescales)
+        return;
+    forward_scale_out(f);
+    if (PF_LAZY_MAX)
+        PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) f->slack[s] = forward_slack(f, s);
 }
 
 PF_DEVICE void forward_store_stat(const pf_attention_kargs *a, const pf_karg_tensor *t,
@@ -248,7 +298,7 @@ PF_DEVICE void forward_normalize(const forward_context *c, forward_state *f) {
         if (PF_GROUP_T)
             forward_store_stat(a, &a->tlse, w, s, 0, f->mean[s]);
     }
-    forward_rescale(f);
+    forward_scale_out(f);
 }
 
 /* `b` is what forward_out_batch gives. */

@@ -5,11 +5,11 @@
 
 #include "common.h"
 
-/* Targets without pf_write_row. */
+/* Targets without pf_write_rows. */
 #ifndef PF_ROW_RUN
 #define PF_ROW_RUN 1
-#define pf_write_row(out, s, address, index, channels, type)                                       \
-    ((void)(out), (void)(index), (void)(channels))
+#define pf_write_rows(out, address, index, stride, rows, channels, type)                           \
+    ((void)(out), (void)(index))
 #endif
 
 /* Where a workgroup's output fragment goes: rows [row0, rows) and channels [channel0, channels) of
@@ -52,13 +52,11 @@ PF_DEVICE void pf_out_store_runs(const pf_out *out, const pf_out_place *at) {
     }
 }
 
-/* Row by row, where the target turns a row round among its threads for wider vectors. */
+/* Whole rows, which the target turns round among its threads for wider vectors. */
 PF_DEVICE void pf_out_store_rows(const pf_out *out, const pf_out_place *at) {
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
-        const int row = at->row0 + pf_slot_owned(s), channels = at->channels - at->channel0;
-        const pf_i64 index = pf_row_offset(at->t, at->b, at->h, row) + at->channel0;
-        pf_write_row(out, s, at->t->address, index, row < at->rows ? channels : 0, at->type);
-    }
+    const pf_i64 index = pf_row_offset(at->t, at->b, at->h, at->row0) + at->channel0;
+    pf_write_rows(out, at->t->address, index, at->t->stride[2], at->rows - at->row0,
+                  at->channels - at->channel0, at->type);
 }
 
 /* Write an output fragment. The type is that of the operands or f32, and any for e5m2: saying so

@@ -118,6 +118,16 @@
  *         pf_out_mma_exchange(out, exchange, cross, channel0) is pf_out_mma with the group's own
  *         weights in the exchange
  *
+ * LAZY MAXIMUM, likewise, for targets on which scaling an output costs much:
+ *     PF_LAZY_MAX 1    in forward, weights stay relative to a maximum that has grown a little
+ *         since, so that the output is scaled for few tiles; pf_any_lane(x) is then true where x is
+ *         in some thread that runs in step with this one
+ *
+ * PARKED WEIGHTS, likewise, for targets that have registers for one pf_weights beside the next scores:
+ *     PF_PARKS_WEIGHTS 1    forward with its JVP leaves the second in shared memory:
+ *         pf_weights_park(parked, w) into the group's part of a pf_exchange, for the group alone,
+ *         and pf_out_mma_parked(out, parked, value), which is pf_out_mma_value with them
+ *
  * PAIRED FORWARD, likewise:
  *     PF_FORWARD_PAIRED 1    forward with its JVP has two compute groups with the same owned rows,
  *         all that the workgroup owns: one for the primal, one for the tangent (forward_pair.h).
@@ -149,9 +159,10 @@
  *         of two
  *     PF_WIDEN_RUN 16  pf_widen_run(to, from): so many adjacent elements of e5m2 as f16, from and
  *         to addresses that are multiples of 16
- *     PF_ROW_RUN 8    pf_write_row(out, s, address, index, channels, type): the first `channels`
- *         channels, a multiple of 8, of the row of slot s, as 16-byte vectors of f16, bf16 or f32
- *         from element `index` on
+ *     PF_ROW_RUN 8    pf_write_rows(out, address, index, stride, rows, channels, type): of the
+ *         workgroup's first `rows` rows, those of this group, and of these the first `channels`
+ *         channels, a multiple of 8, as 16-byte vectors of f16, bf16 or f32; the first row at
+ *         element `index`, another each `stride`
  *     PF_DQ_WRITES 1  pf_dq_write(sum, alpha, address, index, stride, rows, channels, type): a
  *         block of sums of dQ, times alpha, to its first rows, likewise */
 /* clang-format on */
