@@ -208,7 +208,9 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
     if (pf_is_backward(problem)) {
         fill_gradients(problem, plan, args);
     }
-    args->bias_stages = pf_bias_stages(problem, plan->tuning);
+    bool apart;
+    args->bias_stages = pf_bias_stages(problem, plan->tuning, &apart);
+    args->bias_apart = apart;
     args->dbias_staged =
         args->bias_stages > 0 && pf_is_backward(problem) && pf_dbias_is_staged(problem);
     fill_scratch(&plan->scratch, workspace, args);

@@ -27,7 +27,8 @@ static bool can_stage(const pf_problem *problem, pf_tensor_id id) {
     return (problem->keys == 1 || t.stride[3] == 1) && pf_tensor_map_obstacle(&t) == NULL;
 }
 
-int pf_bias_stages(const pf_problem *problem, const pf_tuning *tuning) {
+int pf_bias_stages(const pf_problem *problem, const pf_tuning *tuning, bool *apart) {
+    *apart = false;
     if (tuning == NULL || tuning->bias_bytes == 0 || problem->queries == 0 || problem->keys == 0 ||
         pfattn_dtype_size(problem->dtype) != 2) {
         return 0;
@@ -35,7 +36,7 @@ int pf_bias_stages(const pf_problem *problem, const pf_tuning *tuning) {
     bool owns_queries = tuning->op == PF_OP_FORWARD || tuning->op == PF_OP_FORWARD_JVP;
     int queries = owns_queries ? tuning->owned_tile : tuning->cross_tile;
     int keys = owns_queries ? tuning->cross_tile : tuning->owned_tile;
-    int bytes = 0;
+    int bytes = 0, largest = 0;
     for (int map = PF_MAP_BIAS; map <= PF_MAP_MASK; map++) {
         pf_tensor_id id = pf_map_tensor(map);
         if (!pf_present(problem, id)) {
@@ -44,10 +45,16 @@ int pf_bias_stages(const pf_problem *problem, const pf_tuning *tuning) {
         if (!can_stage(problem, id)) {
             return 0;
         }
-        bytes +=
+        int tile =
             id == PF_MASK ? PF_MASK_TILE_BYTES(queries, keys) : PF_BIAS_TILE_BYTES(queries, keys);
+        bytes += tile;
+        largest = tile > largest ? tile : largest;
     }
-    int stages = bytes > 0 ? tuning->bias_bytes / bytes : 0;
+    if (bytes == 0) {
+        return 0;
+    }
+    *apart = owns_queries && bytes > tuning->bias_bytes && largest <= tuning->bias_bytes;
+    int stages = tuning->bias_bytes / (*apart ? largest : bytes);
     return stages < tuning->stages ? stages : tuning->stages;
 }
 

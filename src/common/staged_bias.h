@@ -8,8 +8,10 @@
 #include "problem.h"
 #include "tuning.h"
 
-/* Stages of the ring of tiles; 0 where the kernel stages none, or a tensor does not allow it. */
-int pf_bias_stages(const pf_problem *problem, const pf_tuning *tuning);
+/* Stages of the ring of tiles; 0 where the kernel stages none, or a tensor does not allow it. Where
+ * in forward there is no room for tiles of all tensors at once each has a stage of its own, `apart`
+ * from the others. */
+int pf_bias_stages(const pf_problem *problem, const pf_tuning *tuning, bool *apart);
 
 /* Whether dbias, of a problem with such stages, leaves by tiles. */
 bool pf_dbias_is_staged(const pf_problem *problem);

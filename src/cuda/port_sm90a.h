@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The portability layer (src/common/kernels/port.h) for Hopper. A compute group is a warpgroup and
- * issues wgmma. The first warpgroup gives its registers away; its first warp is the producer and
- * loads tiles by TMA. A tile is a row of slabs of 64 channels, each of rows of 128 bytes in the
- * swizzle that both engines know. */
+ * issues wgmma. The first warpgroup gives its registers away; its warps are producers, which load
+ * tiles by TMA, and in backward one for each group adds to dQ. A tile is a row of slabs of 64
+ * channels, each of rows of 128 bytes in the swizzle that both engines know. */
 #ifndef PF_PORT_SM90A_H
 #define PF_PORT_SM90A_H
 
@@ -19,6 +19,7 @@
 /* Nor do two outputs of 256 channels for anything beside them. */
 #define PF_FORWARD_PAIRED (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 256)
 #define PF_PAIRED PF_FORWARD_PAIRED
+#define PF_KEEP(x) asm volatile("" : "+r"(x))
 #define PF_SCORE_STEP 8 /* where scores are looked up one by one it is not for speed */
 
 #include "port_nvidia.h"
@@ -147,8 +148,7 @@ PF_DEVICE void pf_ring_take(pf_ring *ring, const pf_ring_pos *pos, int) {
 
 PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
     __syncwarp();
-    if (pf_lane() == 0)
-        pf_barrier_arrive(&ring->empty[pos->take]);
+    pf_barrier_arrive_one(&ring->empty[pos->take]);
     if (++pos->take == stages) {
         pos->take = 0;
         pos->take_phase ^= 1;
@@ -182,6 +182,24 @@ PF_DEVICE bool pf_any_dead(const pf_rows *rows, int tile_rows) {
     return __any_sync(0xffffffffu, dead);
 }
 
+/* The map of V ends with the keys of either pair. */
+PF_DEVICE int pf_rows_end(const pf_rows *rows, const pf_source *source, int operand) {
+    const pf_attention_kargs *a = source->a;
+    const bool values = operand == PF_OPERAND_V || operand == PF_OPERAND_TV;
+    return values && a->pairs == 2 ? max(a->key_end[0], a->key_end[1]) : rows->end;
+}
+
+#define PF_ROWS_SETTLE 1
+PF_DEVICE void pf_rows_settle(pf_rows *rows, const pf_source *source, int operand, int tile_rows) {
+    if (!rows->live)
+        return;
+    pf_rows at = *rows;
+    at.end = pf_rows_end(rows, source, operand);
+    asm volatile("" : "+l"(at.live)); /* as in pf_tile_load */
+    if (!pf_any_dead(&at, tile_rows))
+        rows->live = 0;
+}
+
 /* Wait for a tile that was loaded aside, then clear its dead rows. Rows are whole in every slab,
  * swizzled or not. */
 PF_DEVICE void pf_clear_dead(unsigned char *tile, int tile_rows, int slabs, const pf_rows *rows,
@@ -205,17 +223,13 @@ PF_DEVICE void pf_tile_load(unsigned char *tile, int tile_rows, int slabs, const
                             int operand, const pf_rows *at, pf_ring *ring, const pf_ring_pos *pos) {
     const pf_attention_kargs *a = source->a;
     pf_rows rows = *at;
-    /* The map of V ends with the keys of either pair. */
-    if ((operand == PF_OPERAND_V || operand == PF_OPERAND_TV) && a->pairs == 2)
-        rows.end = max(a->key_end[0], a->key_end[1]);
-    /* Hide where these come from: the producer has no registers to carry from tile to tile what can
+    rows.end = pf_rows_end(at, source, operand);
+    /* Hide where this comes from: the producer has no registers to carry from tile to tile what can
      * be computed again. */
     asm volatile("" : "+r"(rows.row0));
-    if (at->live)
-        asm volatile("" : "+l"(rows.live));
     const pf_karg_tensor *t = &a->operand[operand];
     const bool some = t->address && rows.row0 < rows.end;
-    const bool dead = rows.live && some && pf_any_dead(&rows, tile_rows);
+    const bool dead = rows.live && some;
     if (pf_lane() == 0) {
         pf_u64 *barrier = dead ? &ring->aside : &ring->full[pos->fill];
         const int row = some ? rows.row0 : PF_ROW_OUTSIDE;
@@ -315,13 +329,19 @@ enum { PF_PORT_SHARED_BYTES = 0 };
 
 /* ---- roles ---- */
 
+/* Backward's are the first and last warp: those between add to dQ. */
+#define PF_FILLERS (PF_OP == PF_OP_BACKWARD ? 2 : 3)
+PF_DEVICE bool pf_fills(int filler) {
+    return (int)threadIdx.x / 32 == (PF_OP == PF_OP_BACKWARD ? 3 * filler : filler);
+}
+
 PF_DEVICE bool pf_enter_producer() {
     if (PF_GROUPS > 1)
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)PF_PRODUCER_REGISTERS));
     const int warp = (int)threadIdx.x / 32;
-    if (warp > 0 && warp <= PF_GROUPS)
+    if (PF_OP == PF_OP_BACKWARD && warp > 0 && warp <= PF_GROUPS)
         pf_dq_work(warp - 1);
-    return warp == 0;
+    return true;
 }
 
 /* The last group starts by passing the first its turn. */

@@ -10,6 +10,8 @@
 #define PF_PORT_SM90A_BIAS_H
 
 #define PF_BIAS_RUN 8
+#define PF_BIAS_HELD                                                                               \
+    (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 64) /* else registers are short */
 #define PF_BIAS_BYTES PF_TUNED_BIAS_BYTES
 
 enum {
@@ -17,15 +19,27 @@ enum {
     PF_MASK_SLAB = 128,
     /* Eight cross rows further, where these are queries. */
     PF_QUERIES_8 = 8 * PF_ROW_BYTES,
-    /* Two infinities, positive and negative. */
+    /* Infinity, without a sign. */
     PF_BIAS_INFINITY = pf_bf16_elements ? 0x7f80 : 0x7c00,
 };
 
+/* Of what this thread reads first in a tile of bias. */
+typedef struct pf_bias_place {
+    pf_u32 address;
+    int step; /* from one run to the next, where cross rows are queries */
+} pf_bias_place;
+
 typedef struct pf_bias_reader {
-    pf_u32 address[2]; /* of what this thread reads first; the mask's bytes are in two places */
-    int step;          /* from one run to the next, where cross rows are queries */
-    pf_u32 lowest;     /* of each half of the pairs that were read */
+    pf_bias_place at;
+    pf_u32 lowest;                    /* of each half of the pairs that were read */
+    pf_u32 pairs[PF_SCORE_COUNT / 2]; /* where held */
 } pf_bias_reader;
+
+/* The bytes that a thread reads of a mask are in two places. */
+typedef struct pf_mask_reader {
+    pf_u32 address[2];
+    int step;
+} pf_mask_reader;
 
 PF_DEVICE void pf_bias_load(unsigned char *tile, const pf_source *source, int map,
                             const pf_rows *rows, pf_ring *ring, const pf_ring_pos *pos) {
@@ -56,15 +70,6 @@ PF_DEVICE pf_u32 pf_bias_address(const unsigned char *tile, bool broadcast) {
            (chunk % 8 ^ query % 8) * 16;
 }
 
-PF_DEVICE pf_bias_reader pf_bias_reader_of(const unsigned char *tile, const pf_karg_tensor *t) {
-    const bool broadcast = t->stride[2] == 0;
-    pf_bias_reader r;
-    r.address[0] = r.address[1] = pf_bias_address(tile, broadcast);
-    r.step = broadcast ? 0 : 2 * PF_QUERIES_8;
-    r.lowest = PF_BIAS_INFINITY * 0x10001u;
-    return r;
-}
-
 /* Load four 8 x 8 matrices, one register each; a row of one is at the address that lane 8 *
  * matrix + row gives. */
 PF_DEVICE void pf_load_matrices(pf_u32 *x, pf_u32 address) {
@@ -81,26 +86,71 @@ PF_DEVICE void pf_load_matrices_transposed(pf_u32 *x, pf_u32 address) {
                  : "memory");
 }
 
+/* Elements e, ..., e + 7 of the fragment, as pairs. */
+PF_DEVICE void pf_bias_pairs(const pf_bias_reader *r, int e, pf_u32 pairs[4]) {
+    const int key = 2 * e, slab = key / PF_SLAB, chunk = key % PF_SLAB / 8;
+    if (PF_OWNS_QUERIES)
+        pf_load_matrices(pairs,
+                         (r->at.address ^ chunk * 16) + slab * PF_TILE_QUERIES * PF_ROW_BYTES);
+    else
+        pf_load_matrices_transposed(pairs, r->at.address + e / 8 * r->at.step);
+}
+
+PF_DEVICE void pf_bias_lowest(pf_bias_reader *r, const pf_u32 pairs[4]) {
+    PF_UNROLL for (int i = 0; i < 4; ++i) {
+        if (pf_bf16_elements)
+            asm("min.bf16x2 %0, %0, %1;" : "+r"(r->lowest) : "r"(pairs[i]));
+        else
+            asm("min.f16x2 %0, %0, %1;" : "+r"(r->lowest) : "r"(pairs[i]));
+    }
+}
+
+PF_DEVICE pf_bias_place pf_bias_place_of(const unsigned char *tile, const pf_karg_tensor *t) {
+    const bool broadcast = t->stride[2] == 0;
+    pf_bias_place place = {pf_bias_address(tile, broadcast), 0};
+    PF_KEEP(place.address);
+    if (!PF_OWNS_QUERIES)
+        place.step = broadcast ? 0 : 2 * PF_QUERIES_8;
+    return place;
+}
+
+/* A reader of nothing: all zeros. */
+PF_DEVICE pf_bias_reader pf_bias_reader_none() {
+    pf_bias_reader r;
+    r.lowest = PF_BIAS_INFINITY * 0x10001u;
+    PF_UNROLL for (int i = 0; i < PF_SCORE_COUNT / 2; ++i) r.pairs[i] = 0;
+    return r;
+}
+
+PF_DEVICE pf_bias_reader pf_bias_reader_of(const pf_bias_place *place, int offset) {
+    pf_bias_reader r;
+    r.at = *place;
+    r.at.address += offset;
+    r.lowest = PF_BIAS_INFINITY * 0x10001u;
+    if (PF_BIAS_HELD) {
+        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN)
+            pf_bias_pairs(&r, e, r.pairs + e / 2);
+        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN)
+            pf_bias_lowest(&r, r.pairs + e / 2);
+    }
+    return r;
+}
+
 /* Elements e, ..., e + 7 of the fragment. */
 PF_DEVICE void pf_bias_read(pf_bias_reader *r, int e, float x[PF_BIAS_RUN]) {
-    pf_u32 pairs[4];
-    if (PF_OWNS_QUERIES) {
-        const int key = 2 * e, slab = key / PF_SLAB, chunk = key % PF_SLAB / 8;
-        pf_load_matrices(pairs,
-                         (r->address[0] ^ chunk * 16) + slab * PF_TILE_QUERIES * PF_ROW_BYTES);
-    } else {
-        pf_load_matrices_transposed(pairs, r->address[0] + e / 8 * r->step);
+    pf_u32 read[4];
+    if (!PF_BIAS_HELD) {
+        pf_bias_pairs(r, e, read);
+        pf_bias_lowest(r, read);
     }
+    const pf_u32 *pairs = PF_BIAS_HELD ? r->pairs + e / 2 : read;
     PF_UNROLL for (int i = 0; i < 4; ++i) {
-        const pf_u32 pair = pairs[i];
         if (pf_bf16_elements) {
-            asm("min.bf16x2 %0, %0, %1;" : "+r"(r->lowest) : "r"(pair));
-            x[2 * i] = __uint_as_float(pair << 16);
-            x[2 * i + 1] = __uint_as_float(pair & 0xffff0000u);
+            x[2 * i] = __uint_as_float(pairs[i] << 16);
+            x[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
         } else {
-            asm("min.f16x2 %0, %0, %1;" : "+r"(r->lowest) : "r"(pair));
-            x[2 * i] = pf_f16_bits_to_f32((unsigned short)pair);
-            x[2 * i + 1] = pf_f16_bits_to_f32((unsigned short)(pair >> 16));
+            x[2 * i] = pf_f16_bits_to_f32((unsigned short)pairs[i]);
+            x[2 * i + 1] = pf_f16_bits_to_f32((unsigned short)(pairs[i] >> 16));
         }
     }
 }
@@ -111,10 +161,10 @@ PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *r) {
     return __any_sync(0xffffffffu, (r->lowest & 0xffff) == excluded || r->lowest >> 16 == excluded);
 }
 
-PF_DEVICE pf_bias_reader pf_mask_reader_of(const unsigned char *tile, const pf_karg_tensor *t) {
+PF_DEVICE pf_mask_reader pf_mask_reader_of(const unsigned char *tile, const pf_karg_tensor *t) {
     const bool broadcast = t->stride[2] == 0;
     const int lane = pf_lane(), warp = pf_consumer_warp();
-    pf_bias_reader r;
+    pf_mask_reader r;
     PF_UNROLL for (int n = 0; n < 2; ++n) {
         /* Forward: slot n and two keys. Backward: query n of a pair and the key of slot 0. */
         const int query = broadcast         ? 0
@@ -125,7 +175,6 @@ PF_DEVICE pf_bias_reader pf_mask_reader_of(const unsigned char *tile, const pf_k
             pf_shared_address(tile) + query * PF_ROW_BYTES + (key / 16 ^ query % 8) * 16 + key % 16;
     }
     r.step = broadcast ? 0 : 2 * PF_QUERIES_8;
-    r.lowest = 0;
     return r;
 }
 
@@ -141,7 +190,7 @@ PF_DEVICE pf_u32 pf_mask_byte(pf_u32 address) {
     return x;
 }
 
-PF_DEVICE void pf_mask_read(const pf_bias_reader *r, int e, bool keep[PF_BIAS_RUN]) {
+PF_DEVICE void pf_mask_read(const pf_mask_reader *r, int e, bool keep[PF_BIAS_RUN]) {
     PF_UNROLL for (int i = 0; i < 4; ++i) {
         const int slot = i % 2, half = i / 2; /* eight cross rows each */
         if (PF_OWNS_QUERIES) {

@@ -32,6 +32,15 @@ PF_DEVICE void pf_barrier_arrive(pf_u64 *barrier) {
                  : "memory");
 }
 
+/* One thread of a warp arrives. */
+PF_DEVICE void pf_barrier_arrive_one(pf_u64 *barrier) {
+    asm volatile(
+        "{\n.reg .pred one;\n"
+        "elect.sync _|one, 0xffffffff;\n"
+        "@one mbarrier.arrive.shared::cta.b64 _, [%0];\n}" ::"r"(pf_shared_address(barrier))
+        : "memory");
+}
+
 /* The current phase also needs this many bytes from copies. */
 PF_DEVICE void pf_barrier_expect(pf_u64 *barrier, int bytes) {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(

@@ -18,7 +18,17 @@ static pfattn_attention attention(void) {
 static int stages(const pfattn_attention *a, int bias_kib) {
     const pf_problem problem = test_problem(PF_FORWARD, a);
     const pf_tuning t = tuning(PF_OP_FORWARD, bias_kib);
-    return pf_bias_stages(&problem, &t);
+    bool apart;
+    return pf_bias_stages(&problem, &t, &apart);
+}
+
+/* Does each tensor have a stage of its own? */
+static bool apart(const pfattn_attention *a, int bias_kib) {
+    const pf_problem problem = test_problem(PF_FORWARD, a);
+    const pf_tuning t = tuning(PF_OP_FORWARD, bias_kib);
+    bool apart;
+    pf_bias_stages(&problem, &t, &apart);
+    return apart;
 }
 
 /* As many as there is memory for, at most those of the other rings. */
@@ -33,9 +43,26 @@ static void stages_fill_memory(void **state) {
     assert_int_equal(stages(&a, 32), 2);
     assert_int_equal(stages(&a, 64), 2);
     test_add_mask(&a, 2, 4, 100, 160);
-    assert_int_equal(stages(&a, 16), 0);
     assert_int_equal(stages(&a, 47), 1);
     assert_int_equal(stages(&a, 48), 2);
+}
+
+/* Without room for all tensors at once, stages of the largest tile: bias's. */
+static void stages_apart(void **state) {
+    (void)state;
+    pfattn_attention a = attention();
+    test_add_bias(&a, PFATTN_DTYPE_F16, 2, 4, 100, 160);
+    assert_false(apart(&a, 15));
+    assert_false(apart(&a, 16));
+    test_add_mask(&a, 2, 4, 100, 160);
+    assert_int_equal(stages(&a, 15), 0);
+    assert_false(apart(&a, 15));
+    assert_int_equal(stages(&a, 16), 1);
+    assert_true(apart(&a, 16));
+    assert_int_equal(stages(&a, 23), 1);
+    assert_true(apart(&a, 23));
+    assert_int_equal(stages(&a, 24), 1);
+    assert_false(apart(&a, 24));
 }
 
 /* Backward's tiles have owned keys: 128 queries x 64 keys here, of 128 bytes a query for bias and
@@ -48,9 +75,11 @@ static void backward_tiles(void **state) {
     test_add_mask(&a, 1, 1, 100, 160);
     const pf_problem problem = test_problem(PF_BACKWARD, &a);
     pf_tuning t = tuning(PF_OP_BACKWARD, 31);
-    assert_int_equal(pf_bias_stages(&problem, &t), 0);
+    bool apart = true;
+    assert_int_equal(pf_bias_stages(&problem, &t, &apart), 0);
+    assert_false(apart); /* as it would be in forward */
     t = tuning(PF_OP_BACKWARD, 32);
-    assert_int_equal(pf_bias_stages(&problem, &t), 1);
+    assert_int_equal(pf_bias_stages(&problem, &t, &apart), 1);
 }
 
 /* Broadcast over batches, heads and queries, not over keys; of the operands' type; rows of whole
@@ -109,6 +138,7 @@ static void dbias(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_fill_memory),
+        cmocka_unit_test(stages_apart),
         cmocka_unit_test(backward_tiles),
         cmocka_unit_test(layouts),
         cmocka_unit_test(dbias),

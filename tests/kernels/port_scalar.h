@@ -251,10 +251,14 @@ PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *,
 /* Staged bias: tiles of [query][key]. */
 #define PF_BIAS_RUN 4
 #define PF_BIAS_BYTES SCALAR_BIAS_BYTES
+typedef struct pf_bias_place {
+    const unsigned char *tile;
+} pf_bias_place;
 typedef struct pf_bias_reader {
     const unsigned char *tile;
     bool excludes;
 } pf_bias_reader;
+typedef pf_bias_place pf_mask_reader;
 
 PF_DEVICE void pf_bias_load(unsigned char *tile, const pf_source *source, int map,
                             const pf_rows *rows, pf_ring *, const pf_ring_pos *) {
@@ -279,11 +283,16 @@ PF_DEVICE int scalar_bias_index(int e) {
     return (owns_queries ? owned : cross) * PF_TILE_KEYS + (owns_queries ? cross : owned);
 }
 
-PF_DEVICE pf_bias_reader pf_bias_reader_of(const unsigned char *tile, const pf_karg_tensor *) {
-    const pf_bias_reader r = {tile, false};
+PF_DEVICE pf_bias_place pf_bias_place_of(const unsigned char *tile, const pf_karg_tensor *) {
+    const pf_bias_place place = {tile};
+    return place;
+}
+#define pf_mask_reader_of pf_bias_place_of
+
+PF_DEVICE pf_bias_reader pf_bias_reader_of(const pf_bias_place *place, int offset) {
+    const pf_bias_reader r = {place->tile + offset, false};
     return r;
 }
-#define pf_mask_reader_of pf_bias_reader_of
 
 PF_DEVICE void pf_bias_read(pf_bias_reader *r, int e, float *x) {
     for (int u = 0; u < PF_BIAS_RUN; ++u) {
@@ -296,7 +305,7 @@ PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *r) {
     return r->excludes;
 }
 
-PF_DEVICE void pf_mask_read(const pf_bias_reader *r, int e, bool *keep) {
+PF_DEVICE void pf_mask_read(const pf_mask_reader *r, int e, bool *keep) {
     for (int u = 0; u < PF_BIAS_RUN; ++u)
         keep[u] = r->tile[scalar_bias_index(e + u)] != 0;
 }

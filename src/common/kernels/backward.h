@@ -253,6 +253,7 @@ PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fi
         backward_issue_scores(c, g);
         pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
         backward_issue_dp(c, g);
+        backward_take_bias(c, g);
         pf_mma_wait(1);
         const bool whole = backward_weights(c, g, &walk->at);
         if (!PF_BACKWARD_LATE) {
@@ -296,6 +297,28 @@ PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out 
     pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
 }
 
+/* What one producer loads. */
+PF_DEVICE void backward_fill(backward_context *c, int filler) {
+    for (int round = 0, at; (at = backward_work_index(c->a, round)) < c->a->work_count; ++round) {
+        c->w = backward_work_at(c->a, at);
+        for (int pair = 0; pair < c->a->pairs; ++pair) {
+            if (filler == 0)
+                backward_fill_k(c, pair);
+            if (filler == 1 % PF_FILLERS)
+                backward_fill_v(c, pair);
+            for (query_walk walk = query_walk_begin(c->a, &c->w, pair);
+                 !query_walk_done(&walk, c->a, &c->w); query_walk_next(&walk, &c->w)) {
+                if (filler == 0)
+                    backward_fill_q(c, &walk.at);
+                if (filler == 0)
+                    backward_fill_bias(c, &walk.at);
+                if (filler == 1 % PF_FILLERS)
+                    backward_fill_dout(c, &walk.at);
+            }
+        }
+    }
+}
+
 PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     PF_SHARED(backward_dq_shared, sm);
     backward_context c = {};
@@ -312,21 +335,14 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
         pf_ring_init(&c.sm->bias_ring, c.bias_stages);
     pf_block_sync();
     PF_PRODUCER {
-        for (int round = 0, at; (at = backward_work_index(c.a, round)) < c.a->work_count; ++round) {
-            c.w = backward_work_at(c.a, at);
-            for (int pair = 0; pair < c.a->pairs; ++pair) {
-                backward_fill_k(&c, pair);
-                backward_fill_v(&c, pair);
-                for (query_walk walk = query_walk_begin(c.a, &c.w, pair);
-                     !query_walk_done(&walk, c.a, &c.w); query_walk_next(&walk, &c.w)) {
-                    backward_fill_q(&c, &walk.at);
-                    backward_fill_bias(&c, &walk.at);
-                    backward_fill_dout(&c, &walk.at);
-                }
-            }
+        PF_UNROLL for (int filler = 0; filler < PF_FILLERS; ++filler) {
+            if (pf_fills(filler))
+                backward_fill(&c, filler);
         }
     }
     PF_CONSUMER {
+        if (c.bias_stages > 0)
+            c.bias = bias_places_of(&sm->tile.bias, c.a);
         for (int round = 0, at; (at = backward_work_index(c.a, round)) < c.a->work_count; ++round) {
             const pf_attention_kargs *a = c.a;
             pf_out dk, dv;

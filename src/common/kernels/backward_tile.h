@@ -70,7 +70,8 @@ typedef struct backward_context {
     const pf_attention_kargs *a;
     backward_work w;
     pf_ring_pos k_pos, v_pos, q_pos, dout_pos, bias_pos;
-    int bias_stages;                   /* of the staged bias; 0 where there is none */
+    int bias_stages; /* of the staged bias; 0 where there is none */
+    bias_places bias;
     pf_exchange (*ds)[1 + PF_TANGENT]; /* PF_EXCHANGES of them; dbias has none */
 } backward_context;
 
@@ -87,6 +88,7 @@ PF_DEVICE void backward_fill_k(backward_context *c, int pair) {
     pf_rows rows = backward_key_rows(c, pair);
     pf_ring *ring = &c->sm->k_ring;
     rows.contracted0 = c->w.channel0;
+    pf_rows_settle(&rows, &c->source, PF_OPERAND_K + pair, PF_OWNED_TILE);
     pf_ring_acquire(ring, &c->k_pos, 1);
     pf_crossed_load(&c->sm->k[0], &c->source, PF_OPERAND_K + pair, &rows, ring, &c->k_pos);
     if (PF_TANGENT)
@@ -95,8 +97,9 @@ PF_DEVICE void backward_fill_k(backward_context *c, int pair) {
 }
 
 PF_DEVICE void backward_fill_v(backward_context *c, int pair) {
-    const pf_rows rows = backward_key_rows(c, pair);
+    pf_rows rows = backward_key_rows(c, pair);
     pf_ring *ring = &c->sm->v_ring;
+    pf_rows_settle(&rows, &c->source, PF_OPERAND_V, PF_OWNED_TILE);
     pf_ring_acquire(ring, &c->v_pos, 1);
     pf_owned_load(&c->sm->v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->v_pos);
     if (PF_TANGENT)
@@ -132,8 +135,9 @@ PF_DEVICE unsigned long long backward_stat(const backward_context *c, const quer
 }
 
 PF_DEVICE void backward_fill_q(backward_context *c, const query_step *step) {
-    const pf_rows rows = backward_query_rows(c, step);
+    pf_rows rows = backward_query_rows(c, step);
     pf_ring *ring = &c->sm->q_ring;
+    pf_rows_settle(&rows, &c->source, PF_OPERAND_Q + step->pair, PF_CROSS_TILE);
     pf_ring_acquire(ring, &c->q_pos, PF_STAGES);
     const int stage = c->q_pos.fill;
     pf_cross_tile *q = c->sm->q[stage];
@@ -148,8 +152,9 @@ PF_DEVICE void backward_fill_q(backward_context *c, const query_step *step) {
 }
 
 PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
-    const pf_rows rows = backward_query_rows(c, step);
+    pf_rows rows = backward_query_rows(c, step);
     pf_ring *ring = &c->sm->dout_ring;
+    pf_rows_settle(&rows, &c->source, PF_OPERAND_DOUT, PF_CROSS_TILE);
     pf_ring_acquire(ring, &c->dout_pos, PF_STAGES);
     const int stage = c->dout_pos.fill;
     pf_cross_tile *dout = c->sm->dout[stage];
@@ -173,6 +178,7 @@ PF_DEVICE void backward_fill_bias(backward_context *c, const query_step *step) {
 typedef struct backward_state {
     pf_owned k[1 + PF_TANGENT], v[1 + PF_TANGENT];
     pf_scores s[1 + PF_TANGENT];  /* dot products, then P and tP */
+    bias_readers bias;            /* of these scores */
     pf_scores dp[1 + PF_TANGENT]; /* dP and tdP, then dS and tdS */
     pf_weights p[1 + PF_TANGENT], ds[1 + PF_TANGENT];
 } backward_state;
@@ -209,6 +215,11 @@ PF_DEVICE void backward_issue_dp(backward_context *c, backward_state *g) {
         pf_scores_mma(&g->dp[PF_T], &g->v[0], &dout[PF_T], false);
     }
     pf_mma_commit();
+}
+
+PF_DEVICE void backward_take_bias(backward_context *c, backward_state *g) {
+    if (c->bias_stages > 0)
+        bias_take(&g->bias, &c->bias, c->a, &c->sm->bias_ring, &c->bias_pos);
 }
 
 /* Dot products become scores in natural units, -inf where they are not kept. */
@@ -276,13 +287,14 @@ PF_DEVICE void backward_exp(const backward_context *c, backward_state *g, bool t
  * this thread's scores kept? */
 PF_DEVICE bool backward_weights(backward_context *c, backward_state *g, const query_step *step) {
     bool whole = false;
-    if (PF_GENERAL && c->bias_stages == 0) {
+    if (PF_GENERAL && PF_RARELY(c->bias_stages == 0)) {
         backward_add_bias(c, g, step);
         backward_exp(c, g, true);
     } else {
         whole = backward_window_keeps_all(c, step);
         const bool all_kept = whole;
-        if (PF_GENERAL && bias_add(&c->sm->bias, c->a, g->s, &c->sm->bias_ring, &c->bias_pos))
+        if (PF_GENERAL &&
+            bias_add(&g->bias, &c->bias, &c->sm->bias, c->a, g->s, &c->sm->bias_ring, &c->bias_pos))
             whole = false;
         backward_exp(c, g, PF_GENERAL && PF_TANGENT);
         if (!all_kept)

@@ -10,16 +10,22 @@
 #ifndef PF_BIAS_RUN
 #define PF_BIAS_RUN 1
 #define PF_BIAS_BYTES 0
-typedef struct pf_bias_reader {
+typedef struct pf_bias_place {
     int none;
-} pf_bias_reader;
+} pf_bias_place;
+typedef pf_bias_place pf_bias_reader;
 PF_DEVICE void pf_bias_load(unsigned char *, const pf_source *, int, const pf_rows *, pf_ring *,
                             const pf_ring_pos *) {
 }
-PF_DEVICE pf_bias_reader pf_bias_reader_of(const unsigned char *, const pf_karg_tensor *) {
+PF_DEVICE pf_bias_place pf_bias_place_of(const unsigned char *, const pf_karg_tensor *) {
+    return pf_bias_place();
+}
+PF_DEVICE pf_bias_reader pf_bias_reader_of(const pf_bias_place *, int) {
     return pf_bias_reader();
 }
-#define pf_mask_reader_of pf_bias_reader_of
+PF_DEVICE pf_bias_reader pf_mask_reader_of(const unsigned char *, const pf_karg_tensor *) {
+    return pf_bias_reader();
+}
 PF_DEVICE void pf_bias_read(pf_bias_reader *, int, float *x) {
     x[0] = 0.f;
 }
@@ -29,6 +35,7 @@ PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *) {
 PF_DEVICE void pf_mask_read(const pf_bias_reader *, int, bool *keep) {
     keep[0] = true;
 }
+typedef pf_bias_reader pf_mask_reader;
 PF_DEVICE void pf_bias_put(unsigned char *, const pf_weights *) {
 }
 PF_DEVICE void pf_bias_send(const unsigned char *, const pf_source *, const pf_rows *) {
@@ -37,6 +44,12 @@ PF_DEVICE void pf_bias_sent() {
 }
 PF_DEVICE void pf_bias_clear(const pf_source *, const pf_rows *) {
 }
+#endif
+
+/* Targets that read when they add. */
+#ifndef PF_BIAS_HELD
+#define PF_BIAS_HELD 0
+#define pf_bias_reader_none() pf_bias_reader()
 #endif
 
 /* The stages of a ring, each with the tiles of those tensors that the problem has. */
@@ -49,32 +62,78 @@ PF_DEVICE int bias_stages(const pf_attention_kargs *a) {
     return PF_BIAS_BYTES > 0 ? a->bias_stages : 0;
 }
 
+/* Has each tensor a stage of its own? Not where there is room for all, and not in backward, where
+ * dbias takes the place of the bias. */
+PF_DEVICE bool bias_apart(const pf_attention_kargs *a) {
+    const int all = (1 + PF_TANGENT) * PF_BIAS_TILE_BYTES(PF_TILE_QUERIES, PF_TILE_KEYS) +
+                    PF_MASK_TILE_BYTES(PF_TILE_QUERIES, PF_TILE_KEYS);
+    return PF_OP <= PF_OP_FORWARD_JVP && all > PF_BIAS_BYTES && PF_RARELY(a->bias_apart);
+}
+
+/* Has the problem a tensor of PF_MAP_BIAS, PF_MAP_TBIAS or PF_MAP_MASK? */
+PF_DEVICE bool bias_has(const pf_attention_kargs *a, int map) {
+    return map == PF_MAP_BIAS    ? a->bias.address != 0
+           : map == PF_MAP_TBIAS ? PF_TANGENT && a->tbias.address != 0
+                                 : a->mask.address != 0;
+}
+
+/* Bytes of a tile, 0 of a tensor that the problem has not. */
+PF_DEVICE int bias_tile_bytes(const pf_attention_kargs *a, int map) {
+    const int bytes = map == PF_MAP_MASK ? PF_MASK_TILE_BYTES(PF_TILE_QUERIES, PF_TILE_KEYS)
+                                         : PF_BIAS_TILE_BYTES(PF_TILE_QUERIES, PF_TILE_KEYS);
+    return bias_has(a, map) ? bytes : 0;
+}
+
+PF_DEVICE int bias_stage_bytes(const pf_attention_kargs *a) {
+    if (bias_apart(a))
+        return PF_BIAS_TILE_BYTES(PF_TILE_QUERIES, PF_TILE_KEYS);
+    return bias_tile_bytes(a, PF_MAP_BIAS) + bias_tile_bytes(a, PF_MAP_TBIAS) +
+           bias_tile_bytes(a, PF_MAP_MASK);
+}
+
 /* The tile of PF_MAP_BIAS, PF_MAP_TBIAS or PF_MAP_MASK in a stage. */
 PF_DEVICE unsigned char *bias_tile(bias_tiles *tiles, const pf_attention_kargs *a, int map,
                                    int stage) {
-    const int bias = a->bias.address ? PF_BIAS_TILE_BYTES(PF_TILE_QUERIES, PF_TILE_KEYS) : 0;
-    const int tbias = a->tbias.address ? PF_BIAS_TILE_BYTES(PF_TILE_QUERIES, PF_TILE_KEYS) : 0;
-    const int mask = a->mask.address ? PF_MASK_TILE_BYTES(PF_TILE_QUERIES, PF_TILE_KEYS) : 0;
-    const int before = map == PF_MAP_BIAS ? 0 : map == PF_MAP_TBIAS ? bias : bias + tbias;
-    return tiles->bytes + stage * (bias + tbias + mask) + before;
+    int before = 0;
+    if (map != PF_MAP_BIAS && !bias_apart(a))
+        before += bias_tile_bytes(a, PF_MAP_BIAS);
+    if (map == PF_MAP_MASK && !bias_apart(a))
+        before += bias_tile_bytes(a, PF_MAP_TBIAS);
+    return tiles->bytes + stage * bias_stage_bytes(a) + before;
 }
 
 /* Load what belongs to the scores of queries from i0 on and keys from j0 on. */
 PF_DEVICE void bias_fill(bias_tiles *tiles, const pf_source *source, const pf_attention_kargs *a,
                          pf_ring *ring, int b, int h, int i0, int j0, pf_ring_pos *pos) {
     const pf_rows rows = {b, h, i0, a->queries, 0, j0, 0};
-    pf_ring_acquire(ring, pos, a->bias_stages);
-    const int stage = pos->fill;
-    if (a->bias.address)
-        pf_bias_load(bias_tile(tiles, a, PF_MAP_BIAS, stage), source, PF_MAP_BIAS, &rows, ring,
-                     pos);
-    if (PF_TANGENT && a->tbias.address)
-        pf_bias_load(bias_tile(tiles, a, PF_MAP_TBIAS, stage), source, PF_MAP_TBIAS, &rows, ring,
-                     pos);
-    if (a->mask.address)
-        pf_bias_load(bias_tile(tiles, a, PF_MAP_MASK, stage), source, PF_MAP_MASK, &rows, ring,
-                     pos);
-    pf_ring_publish(ring, pos, a->bias_stages);
+    bool filling = false;
+    PF_UNROLL for (int map = PF_MAP_BIAS; map <= PF_MAP_MASK; ++map) {
+        if (!bias_has(a, map))
+            continue;
+        if (!filling)
+            pf_ring_acquire(ring, pos, a->bias_stages);
+        pf_bias_load(bias_tile(tiles, a, map, pos->fill), source, map, &rows, ring, pos);
+        filling = !bias_apart(a);
+        if (!filling)
+            pf_ring_publish(ring, pos, a->bias_stages);
+    }
+    if (filling)
+        pf_ring_publish(ring, pos, a->bias_stages);
+}
+
+/* From one tensor to the next, where each has a stage. */
+PF_DEVICE void bias_proceed(const pf_attention_kargs *a, pf_ring *ring, pf_ring_pos *pos) {
+    pf_ring_release(ring, pos, a->bias_stages);
+    pf_ring_take(ring, pos, a->bias_stages);
+}
+
+/* Take what bias_fill loaded, and give back all stages but the last. */
+PF_DEVICE void bias_skip(const pf_attention_kargs *a, pf_ring *ring, pf_ring_pos *pos) {
+    const int tensors =
+        bias_has(a, PF_MAP_BIAS) + bias_has(a, PF_MAP_TBIAS) + bias_has(a, PF_MAP_MASK);
+    pf_ring_take(ring, pos, a->bias_stages);
+    for (int n = 1; bias_apart(a) && n < tensors; ++n)
+        bias_proceed(a, ring, pos);
 }
 
 /* s = alpha s + the staged tensor. */
@@ -91,17 +150,6 @@ PF_DEVICE void bias_scale(pf_scores *s, float alpha) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) s->x[e] *= alpha;
 }
 
-/* Their tangents, t = alpha t + that of the bias. */
-PF_DEVICE void bias_add_tangent(bias_tiles *tiles, const pf_attention_kargs *a, int stage,
-                                pf_scores *t) {
-    if (a->tbias.address) {
-        pf_bias_reader reader =
-            pf_bias_reader_of(bias_tile(tiles, a, PF_MAP_TBIAS, stage), &a->tbias);
-        bias_add_tile(t, &reader, a->alpha);
-    } else
-        bias_scale(t, a->alpha);
-}
-
 /* A bias of -inf excludes whatever the dot product is: an infinity, or a NaN of another row. */
 PF_DEVICE void bias_exclude(pf_scores *s, pf_bias_reader *reader) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN) {
@@ -112,7 +160,7 @@ PF_DEVICE void bias_exclude(pf_scores *s, pf_bias_reader *reader) {
     }
 }
 
-PF_DEVICE void mask_exclude(pf_scores *s, const pf_bias_reader *reader) {
+PF_DEVICE void mask_exclude(pf_scores *s, const pf_mask_reader *reader) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN) {
         bool keep[PF_BIAS_RUN];
         pf_mask_read(reader, e, keep);
@@ -121,36 +169,140 @@ PF_DEVICE void mask_exclude(pf_scores *s, const pf_bias_reader *reader) {
     }
 }
 
-/* Dot products become scores in natural units, -inf where bias or mask excludes, and their
- * tangents, 0 there. Does it exclude any? False is right for all of this thread's scores. */
-PF_DEVICE bool bias_add(bias_tiles *tiles, const pf_attention_kargs *a, pf_scores *s, pf_ring *ring,
-                        pf_ring_pos *pos) {
-    const int stage = pos->take;
-    bool excludes = false;
+/* Where a thread reads bias and, at PF_T, its tangent in the first stage; what the next is apart.
+ */
+typedef struct bias_places {
+    pf_bias_place of[1 + PF_TANGENT];
+    int stage_bytes;
+} bias_places;
+
+PF_DEVICE bias_places bias_places_of(bias_tiles *tiles, const pf_attention_kargs *a) {
+    bias_places places;
+    places.of[0] = pf_bias_place_of(bias_tile(tiles, a, PF_MAP_BIAS, 0), &a->bias);
+    if (PF_TANGENT)
+        places.of[PF_T] = pf_bias_place_of(bias_tile(tiles, a, PF_MAP_TBIAS, 0), &a->tbias);
+    places.stage_bytes = bias_stage_bytes(a);
+    PF_KEEP(places.stage_bytes);
+    return places;
+}
+
+/* Of the bias, or with n = PF_T of its tangent, in the stage that was taken. */
+PF_DEVICE pf_bias_reader bias_reader_of(const bias_places *places, int n, const pf_ring_pos *pos) {
+    return pf_bias_reader_of(&places->of[n], pos->take * places->stage_bytes);
+}
+
+typedef struct bias_readers {
+    pf_bias_reader of[1 + PF_GROUP_T];
+} bias_readers;
+
+PF_DEVICE void bias_make_readers(bias_readers *readers, const bias_places *places,
+                                 const pf_attention_kargs *a, const pf_ring_pos *pos) {
+    if (bias_has(a, PF_MAP_BIAS))
+        readers->of[0] = bias_reader_of(places, 0, pos);
+    else
+        readers->of[0] = pf_bias_reader_none();
+    if (PF_GROUP_T && bias_has(a, PF_MAP_TBIAS))
+        readers->of[PF_GROUP_T] = bias_reader_of(places, PF_T, pos);
+    else if (PF_GROUP_T)
+        readers->of[PF_GROUP_T] = pf_bias_reader_none();
+}
+
+/* Wait for the tiles of the next scores, and read them, while their products are under way. */
+PF_DEVICE void bias_take(bias_readers *readers, const bias_places *places,
+                         const pf_attention_kargs *a, pf_ring *ring, pf_ring_pos *pos) {
     pf_ring_take(ring, pos, a->bias_stages);
-    if (a->bias.address) {
-        pf_bias_reader reader =
-            pf_bias_reader_of(bias_tile(tiles, a, PF_MAP_BIAS, stage), &a->bias);
+    if (PF_BIAS_HELD)
+        bias_make_readers(readers, places, a, pos);
+}
+
+/* Tangents of scores that are not kept are 0. */
+PF_DEVICE void bias_clear_tangents(pf_scores *s) {
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) s[PF_GROUP_T].x[e] =
+        s[0].x[e] == -PF_INFINITY ? 0.f : s[PF_GROUP_T].x[e];
+}
+
+PF_DEVICE void bias_add_mask(pf_scores *s, bias_tiles *tiles, const pf_attention_kargs *a,
+                             const pf_ring_pos *pos) {
+    const pf_mask_reader reader =
+        pf_mask_reader_of(bias_tile(tiles, a, PF_MAP_MASK, pos->take), &a->mask);
+    mask_exclude(&s[0], &reader);
+}
+
+/* bias_add where each tensor has a stage of its own. */
+PF_DEVICE bool bias_add_apart(const bias_places *places, bias_tiles *tiles,
+                              const pf_attention_kargs *a, pf_scores *s, pf_ring *ring,
+                              pf_ring_pos *pos) {
+    const bool mask = bias_has(a, PF_MAP_MASK);
+    bool excludes = mask;
+    if (bias_has(a, PF_MAP_BIAS)) {
+        pf_bias_reader reader = bias_reader_of(places, 0, pos);
         bias_add_tile(&s[0], &reader, a->alpha);
         if (pf_bias_excludes(&reader)) {
             bias_exclude(&s[0], &reader);
             excludes = true;
         }
+        bias_proceed(a, ring, pos);
     } else
         bias_scale(&s[0], a->alpha);
-    if (PF_GROUP_T)
-        bias_add_tangent(tiles, a, stage, &s[PF_GROUP_T]);
-    if (a->mask.address) {
-        const pf_bias_reader reader =
-            pf_mask_reader_of(bias_tile(tiles, a, PF_MAP_MASK, stage), &a->mask);
-        mask_exclude(&s[0], &reader);
-        excludes = true;
-    }
-    if (PF_GROUP_T && excludes) {
-        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) s[PF_GROUP_T].x[e] =
-            s[0].x[e] == -PF_INFINITY ? 0.f : s[PF_GROUP_T].x[e];
-    }
+    if (PF_GROUP_T && bias_has(a, PF_MAP_TBIAS)) {
+        pf_bias_reader reader = bias_reader_of(places, PF_T, pos);
+        bias_add_tile(&s[PF_GROUP_T], &reader, a->alpha);
+    } else if (PF_GROUP_T)
+        bias_scale(&s[PF_GROUP_T], a->alpha);
+    if (bias_has(a, PF_MAP_TBIAS) && mask)
+        bias_proceed(a, ring, pos);
+    if (mask)
+        bias_add_mask(s, tiles, a, pos);
+    if (PF_GROUP_T && excludes)
+        bias_clear_tangents(s);
     return excludes;
+}
+
+/* Dot products become scores in natural units, -inf where bias or mask excludes, and their
+ * tangents, 0 there. Does it exclude any? False is right for all of this thread's scores. */
+PF_DEVICE bool bias_add(bias_readers *readers, const bias_places *places, bias_tiles *tiles,
+                        const pf_attention_kargs *a, pf_scores *s, pf_ring *ring,
+                        pf_ring_pos *pos) {
+    if (bias_apart(a))
+        return bias_add_apart(places, tiles, a, s, ring, pos);
+    if (!PF_BIAS_HELD)
+        bias_make_readers(readers, places, a, pos);
+    const bool mask = bias_has(a, PF_MAP_MASK);
+    bool excludes = false;
+    if (PF_BIAS_HELD || bias_has(a, PF_MAP_BIAS)) {
+        bias_add_tile(&s[0], &readers->of[0], a->alpha);
+        excludes = pf_bias_excludes(&readers->of[0]);
+    } else
+        bias_scale(&s[0], a->alpha);
+    if (PF_GROUP_T && (PF_BIAS_HELD || bias_has(a, PF_MAP_TBIAS)))
+        bias_add_tile(&s[PF_GROUP_T], &readers->of[PF_GROUP_T], a->alpha);
+    else if (PF_GROUP_T)
+        bias_scale(&s[PF_GROUP_T], a->alpha);
+    if (PF_RARELY(excludes || mask)) {
+        if (excludes)
+            bias_exclude(&s[0], &readers->of[0]);
+        if (mask)
+            bias_add_mask(s, tiles, a, pos);
+        if (PF_GROUP_T)
+            bias_clear_tangents(s);
+    }
+    return excludes || mask;
+}
+
+/* The tangents alone, t = alpha t + that of the bias, of a group without the scores themselves;
+ * what else bias_fill loaded is taken too, and the last stage remains to be given back. */
+PF_DEVICE void bias_add_tangent(const bias_places *places, const pf_attention_kargs *a,
+                                pf_scores *t, pf_ring *ring, pf_ring_pos *pos) {
+    pf_ring_take(ring, pos, a->bias_stages);
+    if (bias_apart(a) && bias_has(a, PF_MAP_BIAS))
+        bias_proceed(a, ring, pos);
+    if (bias_has(a, PF_MAP_TBIAS)) {
+        pf_bias_reader reader = bias_reader_of(places, PF_T, pos);
+        bias_add_tile(t, &reader, a->alpha);
+        if (bias_apart(a) && bias_has(a, PF_MAP_MASK))
+            bias_proceed(a, ring, pos);
+    } else
+        bias_scale(t, a->alpha);
 }
 
 #endif

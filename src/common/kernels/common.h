@@ -21,6 +21,24 @@
 #define pf_widen_run(to, from) ((void)(to), (void)(from))
 #endif
 
+/* Targets with one producer, or none. */
+#ifndef PF_FILLERS
+#define PF_FILLERS 1
+#define pf_fills(filler) true
+#endif
+
+/* Targets whose compiler keeps in registers what is worth it, and what is for others to know. */
+#ifndef PF_KEEP
+#define PF_KEEP(x) ((void)(x))
+#endif
+#define PF_RARELY(x) __builtin_expect(x, 0)
+
+/* Targets that look at `live` row by row. */
+#ifndef PF_ROWS_SETTLE
+#define PF_ROWS_SETTLE 0
+#define pf_rows_settle(rows, source, operand, tile_rows) ((void)(rows))
+#endif
+
 /* Weights, and dS with them, are multiplied by 2^PF_WEIGHT_SHIFT, on targets whose products would
  * lose small ones. */
 #ifndef PF_WEIGHT_SHIFT

@@ -14,8 +14,9 @@ PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
 }
 
 PF_DEVICE void forward_fill_k(forward_context *c, const key_walk *walk) {
-    const pf_rows rows = forward_key_rows(c, walk);
+    pf_rows rows = forward_key_rows(c, walk);
     pf_ring *ring = &c->sm->k_ring;
+    pf_rows_settle(&rows, &c->source, PF_OPERAND_K + walk->pair, PF_CROSS_TILE);
     pf_ring_acquire(ring, &c->k_pos, PF_STAGES);
     pf_cross_tile *k = c->sm->k[c->k_pos.fill];
     pf_cross_load(&k[0], &c->source, PF_OPERAND_K + walk->pair, &rows, ring, &c->k_pos);
@@ -28,6 +29,7 @@ PF_DEVICE void forward_fill_v(forward_context *c, const key_walk *walk) {
     pf_rows rows = forward_key_rows(c, walk);
     pf_ring *ring = &c->sm->v_ring;
     rows.channel0 = c->w.channel0;
+    pf_rows_settle(&rows, &c->source, PF_OPERAND_V, PF_CROSS_TILE);
     pf_ring_acquire(ring, &c->v_pos, PF_STAGES);
     pf_value_tile *v = c->sm->v[c->v_pos.fill];
     pf_value_load(&v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->v_pos);
@@ -77,6 +79,7 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
 PF_DEVICE void forward_take_qk(forward_context *c, forward_state *f, const key_walk *walk) {
     if (walk->enters) {
         const pf_rows rows = forward_query_rows(c);
+        forward_enter_pair(c, f, walk->pair);
         pf_ring_take(&c->sm->q_ring, &c->q_pos, 1);
         pf_owned_take(&f->q[0], &c->sm->q[0], &c->source, PF_OPERAND_Q + walk->pair, &rows);
         if (PF_TANGENT)
@@ -147,7 +150,7 @@ PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk
         forward_take_qk(c, f, walk);
         forward_release_qk(c, walk);
         if (bias_stages(c->a) > 0) {
-            pf_ring_take(&c->sm->bias_ring, &c->bias_pos, c->a->bias_stages);
+            bias_skip(c->a, &c->sm->bias_ring, &c->bias_pos);
             forward_release_bias(c);
         }
         pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
@@ -169,6 +172,7 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
         forward_take_qk(c, f, &walk);
         forward_issue_scores(c, f);
         pf_turn_pass();
+        forward_take_bias(c, f);
         pf_mma_wait(0);
         forward_release_qk(c, &walk);
         forward_softmax(c, f, &walk);
@@ -195,6 +199,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     pf_turn_wait();
     forward_issue_scores(c, f);
     pf_turn_pass();
+    forward_take_bias(c, f);
     pf_mma_wait(0);
     forward_release_qk(c, &walk);
     forward_softmax(c, f, &walk);
@@ -207,6 +212,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
         pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
         forward_issue_out(c, f);
         pf_turn_pass();
+        forward_take_bias(c, f);
         pf_mma_wait(1);
         forward_release_qk(c, &walk);
         forward_softmax(c, f, &walk);
@@ -219,6 +225,25 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     forward_issue_out(c, f);
     pf_mma_wait(0);
     forward_release_v(c);
+}
+
+/* What one producer loads. */
+PF_DEVICE void forward_fill(forward_context *c, int filler) {
+    for (int round = 0, at; (at = pf_work_index(round, c->a->work_count)) < c->a->work_count;
+         ++round) {
+        c->w = forward_work_at(c->a, at);
+        for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
+             key_walk_next(&walk, c->a, &c->w)) {
+            if (filler == 0 && walk.enters)
+                forward_fill_q(c, walk.pair);
+            if (filler == 0)
+                forward_fill_k(c, &walk);
+            if (filler == 2 % PF_FILLERS)
+                forward_fill_bias(c, &walk);
+            if (filler == 1 % PF_FILLERS)
+                forward_fill_v(c, &walk);
+        }
+    }
 }
 
 PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
@@ -234,20 +259,14 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
         pf_ring_init(&sm->bias_ring, bias_stages(c.a));
     pf_block_sync();
     PF_PRODUCER {
-        for (int round = 0, at; (at = pf_work_index(round, c.a->work_count)) < c.a->work_count;
-             ++round) {
-            c.w = forward_work_at(c.a, at);
-            for (key_walk walk = key_walk_begin(c.a, &c.w); !key_walk_done(&walk, c.a);
-                 key_walk_next(&walk, c.a, &c.w)) {
-                if (walk.enters)
-                    forward_fill_q(&c, walk.pair);
-                forward_fill_k(&c, &walk);
-                forward_fill_bias(&c, &walk);
-                forward_fill_v(&c, &walk);
-            }
+        PF_UNROLL for (int filler = 0; filler < PF_FILLERS; ++filler) {
+            if (pf_fills(filler))
+                forward_fill(&c, filler);
         }
     }
     PF_CONSUMER {
+        if (bias_stages(c.a) > 0)
+            c.bias = bias_places_of(&sm->bias, c.a);
         for (int round = 0, at; (at = pf_work_index(round, c.a->work_count)) < c.a->work_count;
              ++round) {
             forward_state f;

@@ -17,9 +17,10 @@ PF_DEVICE void forward_pair_fill_q(forward_context *c, int pair) {
 
 /* A tile of K or, in a ring of its own, of its tangent. */
 PF_DEVICE void forward_pair_fill_k(forward_context *c, const key_walk *walk, int tangent) {
-    const pf_rows rows = forward_key_rows(c, walk);
+    pf_rows rows = forward_key_rows(c, walk);
     pf_ring *ring = tangent ? &c->sm->tk_ring : &c->sm->k_ring;
     pf_ring_pos *pos = tangent ? &c->tk_pos : &c->k_pos;
+    pf_rows_settle(&rows, &c->source, PF_OPERAND_K + walk->pair, PF_CROSS_TILE);
     pf_ring_acquire(ring, pos, PF_STAGES);
     pf_cross_load(&c->sm->k[pos->fill][tangent], &c->source,
                   (tangent ? PF_OPERAND_TK : PF_OPERAND_K) + walk->pair, &rows, ring, pos);
@@ -27,26 +28,32 @@ PF_DEVICE void forward_pair_fill_k(forward_context *c, const key_walk *walk, int
 }
 
 PF_DEVICE void forward_pair_fill_v(forward_context *c, const key_walk *walk, int tangent) {
-    const pf_rows rows = forward_key_rows(c, walk);
+    pf_rows rows = forward_key_rows(c, walk);
     pf_ring *ring = tangent ? &c->sm->tv_ring : &c->sm->v_ring;
     pf_ring_pos *pos = tangent ? &c->tv_pos : &c->v_pos;
+    pf_rows_settle(&rows, &c->source, PF_OPERAND_V, PF_CROSS_TILE);
     pf_ring_acquire(ring, pos, PF_STAGES);
     pf_value_load(&c->sm->v[pos->fill][tangent], &c->source, tangent ? PF_OPERAND_TV : PF_OPERAND_V,
                   &rows, ring, pos);
     pf_ring_publish(ring, pos, PF_STAGES);
 }
 
-/* In the order in which they are needed and given back. */
-PF_DEVICE void forward_pair_produce(forward_context *c) {
+/* What one producer loads for an item of work. */
+PF_DEVICE void forward_pair_fill(forward_context *c, int filler) {
     for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
          key_walk_next(&walk, c->a, &c->w)) {
-        if (walk.enters)
+        if (filler == 0 && walk.enters)
             forward_pair_fill_q(c, walk.pair);
-        forward_pair_fill_k(c, &walk, 0);
-        forward_pair_fill_k(c, &walk, PF_T);
-        forward_fill_bias(c, &walk);
-        forward_pair_fill_v(c, &walk, 0);
-        forward_pair_fill_v(c, &walk, PF_T);
+        if (filler == 0) {
+            forward_pair_fill_k(c, &walk, 0);
+            forward_pair_fill_k(c, &walk, PF_T);
+        }
+        if (filler == 2 % PF_FILLERS)
+            forward_fill_bias(c, &walk);
+        if (filler == 1 % PF_FILLERS) {
+            forward_pair_fill_v(c, &walk, 0);
+            forward_pair_fill_v(c, &walk, PF_T);
+        }
     }
 }
 
@@ -66,12 +73,14 @@ PF_DEVICE void forward_pair_primal(forward_context *c) {
     for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
          key_walk_next(&walk, c->a, &c->w)) {
         if (walk.enters) {
+            forward_enter_pair(c, &f, walk.pair);
             pf_ring_take(&sm->q_ring, &c->q_pos, 1);
             pf_owned_take(&f.q[0], &sm->q[0], &c->source, PF_OPERAND_Q + walk.pair, &rows);
         }
         pf_ring_take(&sm->k_ring, &c->k_pos, PF_STAGES);
         pf_scores_mma(&f.s[0], &f.q[0], &sm->k[c->k_pos.take][0], true);
         pf_mma_commit();
+        forward_take_bias(c, &f);
         pf_mma_wait(0);
         pf_ring_release(&sm->k_ring, &c->k_pos, PF_STAGES);
         if (key_walk_leaves(&walk))
@@ -142,8 +151,7 @@ PF_DEVICE void forward_tangent_add_bias(const forward_context *c, forward_tangen
 
 PF_DEVICE void forward_tangent_bias(forward_context *c, forward_tangent *g, const key_walk *walk) {
     if (bias_stages(c->a) > 0) {
-        pf_ring_take(&c->sm->bias_ring, &c->bias_pos, c->a->bias_stages);
-        bias_add_tangent(&c->sm->bias, c->a, c->bias_pos.take, &g->t);
+        bias_add_tangent(&c->bias, c->a, &g->t, &c->sm->bias_ring, &c->bias_pos);
         forward_release_bias(c);
     } else
         forward_tangent_add_bias(c, g, walk);
@@ -260,10 +268,16 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
         pf_ring_init(&sm->bias_ring, bias_stages(c.a));
     pf_block_sync();
     PF_PRODUCER {
-        for (int round = 0; forward_pair_work(&c, round); ++round)
-            forward_pair_produce(&c);
+        PF_UNROLL for (int filler = 0; filler < PF_FILLERS; ++filler) {
+            if (!pf_fills(filler))
+                continue;
+            for (int round = 0; forward_pair_work(&c, round); ++round)
+                forward_pair_fill(&c, filler);
+        }
     }
     PF_CONSUMER {
+        if (bias_stages(c.a) > 0)
+            c.bias = bias_places_of(&sm->bias, c.a);
         if (pf_pair_is_first()) {
             for (int round = 0; forward_pair_work(&c, round); ++round)
                 forward_pair_primal(&c);

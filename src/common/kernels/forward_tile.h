@@ -57,6 +57,7 @@ typedef struct forward_context {
     const pf_attention_kargs *a;
     forward_work w;
     pf_ring_pos q_pos, k_pos, v_pos, bias_pos;
+    bias_places bias;
 #if PF_FORWARD_PAIRED
     pf_ring_pos tk_pos, tv_pos;
 #endif
@@ -88,6 +89,7 @@ PF_DEVICE void forward_fill_bias(forward_context *c, const key_walk *walk) {
 typedef struct forward_state {
     pf_owned q[1 + PF_GROUP_T];
     pf_scores s[1 + PF_GROUP_T];  /* scores, and their tangents */
+    bias_readers bias;            /* of these scores */
     pf_weights p[1 + PF_GROUP_T]; /* weights P, and H = P * dS */
     pf_out o[1 + PF_GROUP_T];     /* sum P v, and sum H v + P tv */
     float max[PF_SLOTS];          /* in the units of the scores */
@@ -96,6 +98,7 @@ typedef struct forward_state {
     float rescale[PF_SLOTS];      /* what the last tile's maximum does to sums so far */
     bool rescales;                /* anything, to some thread's */
     float slack[PF_SLOTS];        /* of the maximum, where it is lazy */
+    pf_span whole;                /* tiles of keys of which the group's rows keep all */
 } forward_state;
 
 PF_DEVICE void forward_begin(forward_state *f) {
@@ -145,6 +148,11 @@ PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a
     }
 }
 
+PF_DEVICE void forward_take_bias(forward_context *c, forward_state *f) {
+    if (bias_stages(c->a) > 0)
+        bias_take(&f->bias, &c->bias, c->a, &c->sm->bias_ring, &c->bias_pos);
+}
+
 /* Give a tile of bias and mask back. */
 PF_DEVICE void forward_release_bias(forward_context *c) {
     pf_ring_release(&c->sm->bias_ring, &c->bias_pos, c->a->bias_stages);
@@ -156,22 +164,32 @@ PF_DEVICE void forward_release_bias(forward_context *c) {
     });
 }
 
+/* Where a walk enters a pair: the tiles with j0 + PF_CROSS_TILE <= key_end, low <= i - j < high for
+ * all of the group's queries i and all of its keys j. */
+PF_DEVICE void forward_enter_pair(const forward_context *c, forward_state *f, int pair) {
+    const pf_attention_kargs *a = c->a;
+    const int i0 = c->w.i0 + pf_group_begin(), i1 = c->w.i0 + pf_group_end();
+    const int before = i1 - a->window_high[pair]; /* first keys of whole tiles are not below it */
+    const int begin = before > 0 ? PF_CEIL_DIV(before, PF_CROSS_TILE) : 0;
+    const int end = pf_min_int(a->key_end[pair], i0 - a->window_low[pair] + 1) / PF_CROSS_TILE;
+    f->whole = pf_span_of(begin, end, 0);
+}
+
 /* Dot products to scores: in the general kernel in natural units, in the plain one as they are;
  * -inf where they are not kept. */
 PF_DEVICE void forward_scores(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
     const forward_work *w = &c->w;
     const int j0 = walk->tile * PF_CROSS_TILE;
-    if (PF_GENERAL && bias_stages(a) == 0) {
+    if (PF_GENERAL && PF_RARELY(bias_stages(a) == 0)) {
         forward_add_bias(f, a, w, walk->pair, j0);
         return;
     }
     if (PF_GENERAL) {
-        bias_add(&c->sm->bias, a, f->s, &c->sm->bias_ring, &c->bias_pos);
+        bias_add(&f->bias, &c->bias, &c->sm->bias, a, f->s, &c->sm->bias_ring, &c->bias_pos);
         forward_release_bias(c);
     }
-    if (!pf_window_keeps_all(a, walk->pair, w->i0 + pf_group_begin(), w->i0 + pf_group_end(), j0,
-                             j0 + PF_CROSS_TILE))
+    if (PF_RARELY(!pf_span_keeps(f->whole, walk->tile)))
         forward_mask_window(f, a, w, walk->pair, j0);
 }
 
@@ -180,6 +198,18 @@ PF_DEVICE bool forward_any_scales(const float *scale) {
     bool any = false;
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) any = any || scale[s] != 1.f;
     return pf_any_lane(any);
+}
+
+/* The largest scores of slots so far, over this thread's keys. Each is found along two chains,
+ * since one alone would take the time of all its steps. */
+PF_DEVICE void forward_find_max(const forward_state *f, float max[PF_SLOTS]) {
+    float odd[PF_SLOTS];
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = odd[s] = f->max[s];
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        float *chain = e % 2 ? odd : max;
+        chain[pf_score_slot(e)] = pf_max(chain[pf_score_slot(e)], f->s[0].x[e]);
+    }
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = pf_max(max[s], odd[s]);
 }
 
 /* Scores to weights, unnormalised: P = exp(s - max), H = P * t, both shifted by PF_WEIGHT_SHIFT.
@@ -191,11 +221,7 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
     forward_scores(c, f, walk);
 
     float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = f->max[s];
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const int s = pf_score_slot(e);
-        max[s] = pf_max(max[s], f->s[0].x[e]);
-    }
+    forward_find_max(f, max);
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
         max[s] = pf_slot_max(max[s]);
         if (PF_LAZY_MAX && !((max[s] - f->max[s]) * unit > f->slack[s]))

@@ -69,6 +69,12 @@
  * PF_CONSUMER's computes; elsewhere PF_PRODUCER's block compiles to nothing and the consumer
  * refills a stage when it gives one back: the statement in PF_REFILL(...) runs, and compiles to
  * nothing where there is a producer. So both are written once, around the same fill functions.
+ *     pf_fills(n)       is this producer the n-th of PF_FILLERS, at most three? Each ring is filled
+ *         by one of them. Left out where one producer fills all
+ *     PF_KEEP(x)        the compiler computes x now, and not again where it is used; may be empty
+ *     pf_rows_settle(rows, source, operand, tile rows)  comes before loads of those rows. A target
+ *         that loads whole tiles may set rows->live to 0 if it finds all rows alive; left out,
+ *         with PF_ROWS_SETTLE, where each load looks
  *     pf_ring           shared state of a ring of stages; pf_ring_init(ring, stages), then
  *         pf_block_sync()
  *     pf_ring_pos       a thread's place in it, zero at start: .fill and .take are the stages to
@@ -123,8 +129,8 @@
  *         since, so that the output is scaled for few tiles; pf_any_lane(x) is then true where x is
  *         in some thread that runs in step with this one
  *
- * PARKED WEIGHTS, likewise, for targets that have registers for one pf_weights beside the next scores:
- *     PF_PARKS_WEIGHTS 1    forward with its JVP leaves the second in shared memory:
+ * PARKED WEIGHTS, likewise, for targets that have registers for one pf_weights beside the next
+ * scores: PF_PARKS_WEIGHTS 1    forward with its JVP leaves the second in shared memory:
  *         pf_weights_park(parked, w) into the group's part of a pf_exchange, for the group alone,
  *         and pf_out_mma_parked(out, parked, value), which is pf_out_mma_value with them
  *
@@ -144,10 +150,15 @@
  *     PF_BIAS_BYTES     shared memory for these, 1024-byte aligned, 0 for none
  *     pf_bias_load(tile, source, map, rows, ring, pos)  load the tile of PF_MAP_BIAS, _TBIAS or
  *         _MASK whose first query and key are rows->row0 and rows->channel0
- *     pf_bias_reader r = pf_bias_reader_of(tile, tensor); pf_bias_read(&r, e, x)  elements from e
- *         on of the fragment of scores, PF_BIAS_RUN of them, where e is a multiple of it
+ *     pf_bias_place p = pf_bias_place_of(tile, tensor)  what a thread finds out once
+ *     pf_bias_reader r = pf_bias_reader_of(&p, offset)  of the tile so many bytes further;
+ *         pf_bias_read(&r, e, x)  elements from e on of the fragment of scores, PF_BIAS_RUN of
+ *         them, where e is a multiple of it
  *     pf_bias_excludes(&r)  was one of those read -inf? Called uniformly, perhaps true in vain
- *     pf_mask_reader_of, pf_mask_read(&r, e, keep)  likewise, of a mask
+ *     PF_BIAS_HELD 1  a reader holds all that it gives, so is made while products are under way;
+ *         pf_bias_reader_none()  gives zeros. Left out where it reads when asked
+ *     pf_mask_reader m = pf_mask_reader_of(tile, tensor); pf_mask_read(&m, e, keep)  likewise, of a
+ *         mask
  *     pf_bias_put(tile, w)  dS in place of the group's bias, as dbias of the operands' type
  *     pf_bias_send(tile, source, rows)  after pf_exchange_publish, write that to PF_MAP_DBIAS
  *     pf_bias_sent()  returns when the tile can be filled again
