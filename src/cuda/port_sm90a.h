@@ -11,14 +11,17 @@
 /* The JVP has registers for it only without bias, and with H in shared memory. */
 #define PF_PARKS_WEIGHTS (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 #define PF_OVERLAP (!PF_TANGENT || PF_PARKS_WEIGHTS)
-#define PF_EXCHANGES 2
+/* Two warpgroups on the same 64 keys: each has an accumulator of 256 columns. */
+#define PF_BACKWARD_PAIRED (PF_OP == PF_OP_BACKWARD && PF_OWNED_TILE < 64 * PF_GROUPS)
+#define PF_DOUT_STAGES (PF_BACKWARD_PAIRED ? 1 : PF_STAGES)
+#define PF_EXCHANGES (PF_BACKWARD_PAIRED ? 1 : 2)
 #define PF_LAZY_MAX 1
 #define PF_TURNS_ROWS (PF_OP <= PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 /* Two accumulators of 128 columns leave no registers for weights and dS beside them. */
 #define PF_BACKWARD_LATE (PF_CROSS_TILE == 128)
 /* Nor do two outputs of 256 channels for anything beside them. */
 #define PF_FORWARD_PAIRED (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 256)
-#define PF_PAIRED PF_FORWARD_PAIRED
+#define PF_PAIRED (PF_FORWARD_PAIRED || PF_BACKWARD_PAIRED)
 #define PF_KEEP(x) asm volatile("" : "+r"(x))
 #define PF_SCORE_STEP 8 /* where scores are looked up one by one it is not for speed */
 
@@ -69,8 +72,10 @@ typedef struct pf_owned {
 enum {
     PF_BARRIER_TURN = 1, /* one a group */
     PF_BARRIER_EXCHANGE = 4,
-    PF_BARRIER_DQ_FULL = 5,   /* one a group */
-    PF_BARRIER_DQ_FREE = 8,   /* one a group */
+    PF_BARRIER_DQ_FULL = 5, /* one a group */
+    PF_BARRIER_DQ_FREE = 8, /* one a group */
+    PF_BARRIER_PAIR_SCORES = 11,
+    PF_BARRIER_PAIR_SECOND = 12,
     PF_BARRIER_PAIR_FULL = 1, /* one a warp of a group */
     PF_BARRIER_PAIR_FREE = 5, /* likewise */
 };

@@ -3,14 +3,19 @@
  *
  * The product for dQ reads dS transposed. It is divided among the warpgroups by queries where a
  * tile has 64 for each, otherwise by channels; each adds its share to memory by one bulk copy, in
- * the order in which its threads hold it. */
+ * the order in which its threads hold it. Where two warpgroups have the same keys, each has two
+ * shares, one after the other. */
 #ifndef PF_PORT_SM90A_DQ_H
 #define PF_PORT_SM90A_DQ_H
 
 enum {
     /* Channels of a warpgroup's share. */
-    PF_DQ_WIDTH = PF_CROSS_SLABS == PF_GROUPS ? PF_OUT_DIM : PF_OUT_DIM / PF_GROUPS,
-    PF_DQ_SHARE = 64 * PF_DQ_WIDTH, /* floats */
+    PF_DQ_WIDTH = PF_BACKWARD_PAIRED            ? PF_OUT_DIM / 4
+                  : PF_CROSS_SLABS == PF_GROUPS ? PF_OUT_DIM
+                                                : PF_OUT_DIM / PF_GROUPS,
+    PF_DQ_SHARE = 64 * PF_DQ_WIDTH,                          /* floats */
+    PF_DQ_SHARES = PF_CROSS_TILE * PF_OUT_DIM / PF_DQ_SHARE, /* of a tile and part of channels */
+    PF_DQ_GROUP_SHARES = PF_DQ_SHARES / PF_GROUPS,           /* of these, a warpgroup's */
     PF_CROSS_COUNT = PF_DQ_WIDTH / 2,
 };
 static_assert(PF_CROSS_SLABS == PF_GROUPS || PF_CROSS_SLABS == 1, "64 queries for each, or in all");
@@ -27,9 +32,15 @@ typedef struct pf_dq_order {
     pf_turn turn;
 } pf_dq_order;
 
+/* P on its way from one warpgroup to the other: floats of 128 threads. */
+typedef struct alignas(16) pf_pair_scores_tile {
+    unsigned char bytes[PF_BACKWARD_PAIRED ? PF_SCORE_COUNT * 128 * 4 : 16];
+} pf_pair_scores_tile;
+
 typedef struct alignas(1024) pf_port_shared {
     float dq[PF_GROUPS][PF_DQ_SHARE];
     pf_dq_order order[PF_GROUPS];
+    pf_pair_scores_tile pair;
 } pf_port_shared;
 enum { PF_PORT_SHARED_BYTES = sizeof(pf_port_shared) };
 
@@ -56,7 +67,7 @@ PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
                             const pf_crossed_tile *owned, int channel0, bool fresh) {
     const bool by_rows = PF_CROSS_SLABS == PF_GROUPS;
     const int slab = by_rows ? pf_group() : 0;
-    const int channel = channel0 + (by_rows ? 0 : pf_group() * PF_DQ_WIDTH);
+    const int channel = channel0 + (by_rows || PF_BACKWARD_PAIRED ? 0 : pf_group() * PF_DQ_WIDTH);
     const pf_u32 a = pf_wgmma_tile(pf_shared_address(exchange->bytes[slab]), 16);
     const pf_u32 b =
         pf_wgmma_tile(pf_shared_address(owned->bytes[channel / PF_SLAB]) + channel % PF_SLAB * 2,
@@ -77,8 +88,8 @@ PF_DEVICE int pf_dq_index(int row, int channel) {
     const int share = PF_CROSS_SLABS == PF_GROUPS ? row / 64 : c / PF_DQ_WIDTH;
     const int x = row % 64, n = c % PF_DQ_WIDTH;
     const int thread = 32 * (x / 16) + 4 * (x % 8) + n % 8 / 2;
-    return (part * PF_GROUPS + share) * PF_DQ_SHARE + (n / 8 * 128 + thread) * 4 + x % 16 / 8 * 2 +
-           n % 2;
+    return (part * PF_DQ_SHARES + share) * PF_DQ_SHARE + (n / 8 * 128 + thread) * 4 +
+           x % 16 / 8 * 2 + n % 2;
 }
 
 /* A block of sums, times alpha, to the first `rows` rows of a tensor of 16-byte vectors, the first
@@ -89,8 +100,8 @@ PF_DEVICE void pf_dq_write(const float *sum, float alpha, pf_u64 address, pf_i64
     const int shares = PF_CROSS_TILE * PF_HEAD_DIM / PF_DQ_SHARE, thread = (int)threadIdx.x % 128;
     const bool by_rows = PF_CROSS_SLABS == PF_GROUPS;
     for (int n = (int)threadIdx.x / 128; n < shares; n += (int)blockDim.x / 128) {
-        const int group = n % PF_GROUPS;
-        const int channel0 = n / PF_GROUPS * PF_OUT_DIM + (by_rows ? 0 : group * PF_DQ_WIDTH);
+        const int share = n % PF_DQ_SHARES;
+        const int channel0 = n / PF_DQ_SHARES * PF_OUT_DIM + (by_rows ? 0 : share * PF_DQ_WIDTH);
         const float4 *from = (const float4 *)(sum + n * PF_DQ_SHARE) + thread;
         pf_cross_out d;
         PF_UNROLL for (int i = 0; i < PF_CROSS_COUNT / 4; ++i) {
@@ -99,7 +110,7 @@ PF_DEVICE void pf_dq_write(const float *sum, float alpha, pf_u64 address, pf_i64
             d.x[4 * i + 2] = alpha * x.z, d.x[4 * i + 3] = alpha * x.w;
         }
         PF_UNROLL for (int s = 0; s < 2; ++s) {
-            const int row = (by_rows ? 64 * group : 0) + 16 * (thread / 32) + pf_lane() / 4 + 8 * s;
+            const int row = (by_rows ? 64 * share : 0) + 16 * (thread / 32) + pf_lane() / 4 + 8 * s;
             pf_write_fragment_row(d.x, PF_DQ_WIDTH, s, address, index + row * stride + channel0,
                                   row < rows ? channels - channel0 : 0, type);
         }
@@ -126,9 +137,10 @@ template <int under_way> PF_DEVICE void pf_dq_raise(pf_u64 counter) {
 }
 
 /* Add a share of dQ to memory; where it goes in turn, once every warpgroup of the workgroups before
- * has raised the counter. The last share's own counter, `raise`, is raised when its sums have
+ * has raised the counter. The counter of the last tile, `raise`, is raised when its sums have
  * arrived; nothing waits for that without need. */
-PF_DEVICE void pf_dq_deliver(const float *share, const pf_dq_order *order, pf_u64 *raise) {
+PF_DEVICE void pf_dq_deliver(const float *share, const pf_dq_order *order, bool ends_tile,
+                             pf_u64 *raise) {
     const pf_turn turn = order->turn;
     if (turn.counter) {
         if (!pf_dq_has_turn(&turn)) {
@@ -141,7 +153,7 @@ PF_DEVICE void pf_dq_deliver(const float *share, const pf_dq_order *order, pf_u6
     }
     pf_bulk_add(order->address, share, 4 * PF_DQ_SHARE);
     pf_dq_raise<1>(*raise);
-    *raise = turn.counter;
+    *raise = ends_tile ? turn.counter : 0;
 }
 
 /* One warp for each warpgroup, beside the producer: takes its shares of dQ from shared memory and
@@ -150,13 +162,14 @@ PF_DEVICE void pf_dq_work(int group) {
     const int threads = 128 + 32;
     pf_port_shared *port = pf_port();
     pf_u64 raise = 0;
-    for (;;) {
+    for (int n = 0;; ++n) {
         pf_named_arrive(PF_BARRIER_DQ_FREE + group, threads);
         pf_named_sync(PF_BARRIER_DQ_FULL + group, threads);
         if (!port->order[group].address)
             break;
         if (pf_lane() == 0) {
-            pf_dq_deliver(port->dq[group], &port->order[group], &raise);
+            const bool ends_tile = n % PF_DQ_GROUP_SHARES == PF_DQ_GROUP_SHARES - 1;
+            pf_dq_deliver(port->dq[group], &port->order[group], ends_tile, &raise);
             pf_bulk_wait_read(0);
         }
         __syncwarp();
@@ -169,13 +182,14 @@ PF_DEVICE void pf_dq_work(int group) {
 
 PF_DEVICE void pf_dq_add(const pf_cross_out *d, pf_u64 address, int channel0, const pf_turn *turn) {
     const int t = (int)threadIdx.x % 128, group = pf_thread_group(), threads = 128 + 32;
-    const int part = channel0 / PF_OUT_DIM;
+    const int place =
+        PF_BACKWARD_PAIRED ? channel0 / PF_DQ_WIDTH : channel0 / PF_OUT_DIM * PF_GROUPS + group;
     float4 *share = (float4 *)pf_port()->dq[group];
     pf_named_sync(PF_BARRIER_DQ_FREE + group, threads);
     PF_UNROLL for (int i = 0; i < PF_CROSS_COUNT / 4; ++i) share[i * 128 + t] =
         make_float4(d->x[4 * i], d->x[4 * i + 1], d->x[4 * i + 2], d->x[4 * i + 3]);
     if (t == 0) {
-        pf_port()->order[group].address = address + 4 * (part * PF_GROUPS + group) * PF_DQ_SHARE;
+        pf_port()->order[group].address = address + 4 * place * PF_DQ_SHARE;
         pf_port()->order[group].turn = *turn;
     }
     pf_async_fence();
@@ -189,5 +203,7 @@ PF_DEVICE void pf_dq_drain() {
         pf_port()->order[group].address = 0;
     pf_named_arrive(PF_BARRIER_DQ_FULL + group, threads);
 }
+
+#include "port_sm90a_backward_pair.h"
 
 #endif

@@ -13,7 +13,10 @@ typedef struct alignas(1024) pf_exchange {
 
 /* A warp's part: 16 owned rows, 16 cross rows an instruction. */
 PF_DEVICE void pf_exchange_store(pf_exchange *exchange, const pf_weights *w) {
-    const int lane = pf_lane(), owned = 16 * pf_consumer_warp() + lane % 16;
+    int lane = pf_lane();
+    if (PF_BACKWARD_PAIRED)
+        asm volatile("" : "+r"(lane)); /* no addresses carried along, where registers are short */
+    const int owned = 16 * pf_consumer_warp() + lane % 16;
     const pf_u32 row = pf_shared_address(exchange->bytes[0][owned]);
     PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 16) {
         const int chunk = x % 64 / 8 + lane / 16; /* of 8 cross rows, 16 bytes */

@@ -8,14 +8,19 @@
 #include "scores.h"
 #include "work.h"
 
+/* Targets that stream dO through as many buffers as Q. */
+#ifndef PF_DOUT_STAGES
+#define PF_DOUT_STAGES PF_STAGES
+#endif
+
 typedef struct backward_shared {
     pf_crossed_tile k[1 + PF_TANGENT];
     pf_owned_tile v[1 + PF_TANGENT];
     pf_cross_tile q[PF_STAGES][1 + PF_TANGENT];
-    pf_cross_tile dout[PF_STAGES][1 + PF_TANGENT];
+    pf_cross_tile dout[PF_DOUT_STAGES][1 + PF_TANGENT];
     bias_tiles bias;
-    float q_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE];    /* L, tL */
-    float dout_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE]; /* delta, tdelta */
+    float q_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE];         /* L, tL */
+    float dout_stats[PF_DOUT_STAGES][1 + PF_TANGENT][PF_CROSS_TILE]; /* delta, tdelta */
     pf_ring k_ring, v_ring, q_ring, dout_ring, bias_ring;
 } backward_shared;
 
@@ -155,7 +160,7 @@ PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
     pf_rows rows = backward_query_rows(c, step);
     pf_ring *ring = &c->sm->dout_ring;
     pf_rows_settle(&rows, &c->source, PF_OPERAND_DOUT, PF_CROSS_TILE);
-    pf_ring_acquire(ring, &c->dout_pos, PF_STAGES);
+    pf_ring_acquire(ring, &c->dout_pos, PF_DOUT_STAGES);
     const int stage = c->dout_pos.fill;
     pf_cross_tile *dout = c->sm->dout[stage];
     float(*stats)[PF_CROSS_TILE] = c->sm->dout_stats[stage];
@@ -165,7 +170,7 @@ PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
         pf_cross_load(&dout[PF_T], &c->source, PF_OPERAND_TDOUT, &rows, ring, &c->dout_pos);
         pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TDELTA), ring, &c->dout_pos);
     }
-    pf_ring_publish(ring, &c->dout_pos, PF_STAGES);
+    pf_ring_publish(ring, &c->dout_pos, PF_DOUT_STAGES);
 }
 
 PF_DEVICE void backward_fill_bias(backward_context *c, const query_step *step) {

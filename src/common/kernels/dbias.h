@@ -45,14 +45,14 @@ PF_DEVICE void dbias_add_tile(backward_context *c, const query_step *step, pf_sc
     backward_take_kv(c, &g, step->pair);
     pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
     backward_issue_scores(c, &g);
-    pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
+    pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_DOUT_STAGES);
     backward_issue_dp(c, &g);
     pf_mma_wait(0);
     backward_ds(c, &g, backward_weights(c, &g, step));
     pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
     pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
     pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
-    pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_STAGES);
+    pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_DOUT_STAGES);
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) sum->x[e] += g.dp[PF_T].x[e];
 }
 
@@ -105,7 +105,7 @@ PF_KERNEL(PF_KERNEL_NAME(dbias), pf_attention_kargs) {
     pf_ring_init(&c.sm->k_ring, 1);
     pf_ring_init(&c.sm->v_ring, 1);
     pf_ring_init(&c.sm->q_ring, PF_STAGES);
-    pf_ring_init(&c.sm->dout_ring, PF_STAGES);
+    pf_ring_init(&c.sm->dout_ring, PF_DOUT_STAGES);
     pf_block_sync();
     const dbias_work w = dbias_work_at(a, pf_block());
     const pf_i64 count = (pf_i64)w.count_b * w.count_h * w.count_i * w.count_j;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forward with its JVP where a group has no room for two outputs: see PAIRED GROUPS in port.h. Both
- * groups own the same queries. The primal's is plain forward, and hands its weights over; the
+/* Forward with its JVP where a group has no room for two outputs: see PAIRED FORWARD in port.h.
+ * Both groups own the same queries. The primal's is plain forward, and hands its weights over; the
  * tangent's computes dS, and sum P (dS v + tv) from them. So each product is computed once. */
 #include "forward_tile.h"
 

@@ -144,6 +144,18 @@
  *         fragment and PF_SLOTS of its rows, in order; each waits for the other
  *     pf_ring_init_for(ring, stages, groups)  pf_ring_init for a ring that so many groups consume
  *
+ * PAIRED BACKWARD, likewise:
+ *     PF_BACKWARD_PAIRED 1   backward has two compute groups with the same owned rows, as above,
+ *         and divides the products of a tile between them (backward_pair.h). pf_cross_out is a
+ *         group's own: cross rows x PF_PAIR_DQ_DIM channels, a quarter of PF_HEAD_DIM; channel0 of
+ *         pf_cross_mma and pf_dq_add says which. pf_pair_is_first() as above
+ *     pf_pair_give_scores(s), pf_pair_take_scores(s)   hand P over; the second waits for it, the
+ *         first gives the next only after a pf_pair_meet
+ *     pf_pair_publish(exchange[1 + PF_TANGENT], w[1 + PF_TANGENT])  the second puts its w into a
+ *         pf_exchange, all products from which are done
+ *     pf_pair_meet()         by both groups: returns when w is there
+ *     PF_DOUT_STAGES         buffers in the ring of tiles of dO, where these are not PF_STAGES
+ *
  * STAGED BIAS, for targets whose copies run ahead; left out by not defining PF_BIAS_RUN. Where the
  * arguments say so (bias_stages) bias and its tangent, both of the operands' 16-bit type, and mask
  * come by tiles of PF_TILE_QUERIES x PF_TILE_KEYS, of PF_BIAS_TILE_BYTES or PF_MASK_TILE_BYTES.
