@@ -31,8 +31,7 @@ enum { FORWARD_MARKS = PF_FORWARD_PAIRED && PF_GENERAL };
 #define PF_PARKS_WEIGHTS 0
 #endif
 #if !PF_PARKS_WEIGHTS
-#define pf_weights_park(...)
-#define pf_out_mma_parked(...)
+#define pf_out_mma_parked(...) ((void)0)
 #endif
 
 typedef struct forward_shared {
@@ -253,13 +252,19 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
     f->rescales = forward_any_scales(f->rescale);
 }
 
+PF_DEVICE void forward_park(forward_context *c, const forward_state *f) {
+#if PF_PARKS_WEIGHTS
+    pf_weights_park(&c->sm->h, &f->p[PF_T]);
+#else
+    (void)c, (void)f;
+#endif
+}
+
 PF_DEVICE void forward_pack(forward_context *c, forward_state *f) {
     pf_weights_pack(&f->p[0], &f->s[0]);
-    if (PF_GROUP_T) {
+    if (PF_GROUP_T)
         pf_weights_pack(&f->p[PF_GROUP_T], &f->s[PF_GROUP_T]);
-        if (PF_PARKS_WEIGHTS)
-            pf_weights_park(&c->sm->h, &f->p[PF_GROUP_T]);
-    }
+    forward_park(c, f);
 }
 
 PF_DEVICE void forward_scale_out(forward_state *f) {
