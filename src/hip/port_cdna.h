@@ -196,6 +196,7 @@ static_assert(PF_KTYPE_F32 == 3 && PF_KTYPE_BF16 == 2, "numbers of element types
 
 #define PF_OVERLAP 0
 #define PF_EXCHANGES 1
+#define PF_WHOLE_AHEAD 0
 #define PF_SLOTS 1
 #define PF_OUT_RUN 4
 #define PF_SCORE_STEP 2

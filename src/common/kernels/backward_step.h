@@ -227,7 +227,8 @@ PF_DEVICE void backward_release_dout(backward_context *c, backward_fills *fills)
 /* Targets that issue dV as soon as there are weights. */
 #ifndef PF_BACKWARD_LATE
 #define PF_BACKWARD_LATE 0
-#define pf_out_mma_exchange(out, exchange, cross, channel0) ((void)(out), (void)(cross))
+#define pf_out_mma_exchange(out, exchange, cross, channel0)                                        \
+    ((void)(out), (void)(exchange), (void)(cross))
 #endif
 
 /* dK with dS taken from the exchange, so that its registers are free. */

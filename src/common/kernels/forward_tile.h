@@ -26,6 +26,11 @@ enum { FORWARD_MARKS = PF_FORWARD_PAIRED && PF_GENERAL };
 #define pf_any_lane(x) true
 #endif
 
+/* Targets with registers for which tiles a walk keeps whole. */
+#ifndef PF_WHOLE_AHEAD
+#define PF_WHOLE_AHEAD 1
+#endif
+
 /* Targets that keep H in registers, as they do P. */
 #ifndef PF_PARKS_WEIGHTS
 #define PF_PARKS_WEIGHTS 0
@@ -174,6 +179,16 @@ PF_DEVICE void forward_enter_pair(const forward_context *c, forward_state *f, in
     f->whole = pf_span_of(begin, end, 0);
 }
 
+/* Do the group's queries keep all of a tile? */
+PF_DEVICE bool forward_keeps_all(const forward_context *c, const forward_state *f,
+                                 const key_walk *walk) {
+    if (PF_WHOLE_AHEAD)
+        return pf_span_keeps(f->whole, walk->tile);
+    const int j0 = walk->tile * PF_CROSS_TILE;
+    return pf_window_keeps_all(c->a, walk->pair, c->w.i0 + pf_group_begin(),
+                               c->w.i0 + pf_group_end(), j0, j0 + PF_CROSS_TILE);
+}
+
 /* Dot products to scores: in the general kernel in natural units, in the plain one as they are;
  * -inf where they are not kept. */
 PF_DEVICE void forward_scores(forward_context *c, forward_state *f, const key_walk *walk) {
@@ -188,7 +203,7 @@ PF_DEVICE void forward_scores(forward_context *c, forward_state *f, const key_wa
         bias_add(&f->bias, &c->bias, &c->sm->bias, a, f->s, &c->sm->bias_ring, &c->bias_pos);
         forward_release_bias(c);
     }
-    if (PF_RARELY(!pf_span_keeps(f->whole, walk->tile)))
+    if (PF_RARELY(!forward_keeps_all(c, f, walk)))
         forward_mask_window(f, a, w, walk->pair, j0);
 }
 
