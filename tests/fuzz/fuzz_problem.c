@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer over descriptors: a legal one is edited as the bytes say, then checked. A refusal must
- * leave the result alone and say why; what is accepted must keep every promise of problem.h.
- * Nothing is read or written through the tensors. */
+ * say why; what is accepted must keep every promise of problem.h. Nothing is read or written
+ * through the tensors. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -151,10 +151,6 @@ static void check_positions(const pf_problem *p) {
 
 static void check_result(pfattn_status status, const pf_problem *problem) {
     if (status != PFATTN_SUCCESS) {
-        const unsigned char *bytes = (const unsigned char *)problem;
-        for (size_t i = 0; i < sizeof *problem; i++) {
-            PROMISE(bytes[i] == 0x5a);
-        }
         PROMISE(strchr(pfattn_last_error(), ':') != NULL);
         return;
     }
@@ -191,7 +187,7 @@ static void fuzz_attention(input *in, uint8_t which) {
     memcpy(&args.alpha, &alpha, sizeof alpha);
     edit(in, &args.q, (int)((&args.tdk2 - &args.q) + 1));
     pf_problem problem;
-    memset(&problem, 0x5a, sizeof problem);
+    memset(&problem, 0x5a, sizeof problem); /* whatever is not filled in shows */
     pfattn_status status = pf_problem_from_attention(operation, &args, &problem);
     check_result(status, &problem);
     if (status == PFATTN_SUCCESS) {
@@ -203,7 +199,7 @@ static void fuzz_merge(input *in) {
     pfattn_merge_args args = merge_args((pfattn_dtype)(1 + next_byte(in) % 5));
     edit(in, &args.o0, (int)((&args.tlse - &args.o0) + 1));
     pf_problem problem;
-    memset(&problem, 0x5a, sizeof problem);
+    memset(&problem, 0x5a, sizeof problem); /* whatever is not filled in shows */
     check_result(pf_problem_from_merge(&args, &problem), &problem);
 }
 

@@ -129,8 +129,8 @@
  *         since, so that the output is scaled for few tiles; pf_any_lane(x) is then true where x is
  *         in some thread that runs in step with this one
  *
- * WHOLE TILES: PF_WHOLE_AHEAD 0 for targets short of registers: forward then finds out for each tile
- *     whether it is kept whole, not once a walk
+ * WHOLE TILES: PF_WHOLE_AHEAD 0 for targets short of registers: forward then finds out for each
+ * tile whether it is kept whole, not once a walk
  *
  * PARKED WEIGHTS, likewise, for targets that have registers for one pf_weights beside the next
  * scores: PF_PARKS_WEIGHTS 1    forward with its JVP leaves the second in shared memory:
