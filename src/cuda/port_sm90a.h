@@ -313,6 +313,16 @@ PF_DEVICE void pf_out_mma_value(pf_out *out, pf_weights *w, const pf_value_tile 
     pf_out_mma_slabs(out, w, value->bytes[0][0]);
 }
 
+/* ---- fragments to shared memory ---- */
+
+/* Store four 8 x 8 matrices, one register each; a row of one goes to the address that lane 8 *
+ * matrix + row gives. */
+PF_DEVICE void pf_store_matrices(pf_u32 address, const pf_u32 *x) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+}
+
 #include "port_sm90a_bias.h"
 #if PF_FORWARD_PAIRED
 #include "port_sm90a_forward_pair.h"

@@ -4,14 +4,6 @@
 #ifndef PF_PORT_SM90A_OUT_H
 #define PF_PORT_SM90A_OUT_H
 
-/* Store four 8 x 8 matrices, one register each; a row of one goes to the address that lane 8 *
- * matrix + row gives. */
-PF_DEVICE void pf_store_matrices(pf_u32 address, const pf_u32 *x) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-                 : "memory");
-}
-
 #if PF_TURNS_ROWS
 enum { PF_VECTORS = PF_ROW_BYTES / 16 }; /* of a row of a slab, 8 channels each */
 

@@ -229,9 +229,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
 
 /* What one producer loads. */
 PF_DEVICE void forward_fill(forward_context *c, int filler) {
-    for (int round = 0, at; (at = pf_work_index(round, c->a->work_count)) < c->a->work_count;
-         ++round) {
-        c->w = forward_work_at(c->a, at);
+    for (int round = 0; forward_begin_work(c, round); ++round) {
         for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
              key_walk_next(&walk, c->a, &c->w)) {
             if (filler == 0 && walk.enters)
@@ -267,10 +265,8 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     PF_CONSUMER {
         if (bias_stages(c.a) > 0)
             c.bias = bias_places_of(&sm->bias, c.a);
-        for (int round = 0, at; (at = pf_work_index(round, c.a->work_count)) < c.a->work_count;
-             ++round) {
+        for (int round = 0; forward_begin_work(&c, round); ++round) {
             forward_state f;
-            c.w = forward_work_at(c.a, at);
             forward_begin(&f);
             PF_REFILL({
                 const key_walk walk = key_walk_begin(c.a, &c.w);

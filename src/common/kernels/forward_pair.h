@@ -244,15 +244,6 @@ PF_DEVICE void forward_pair_tangent(forward_context *c) {
     forward_tangent_finish(c, &g);
 }
 
-/* The workgroup's item of work of a round; false where nothing is left. */
-PF_DEVICE bool forward_pair_work(forward_context *c, int round) {
-    const int at = pf_work_index(round, c->a->work_count);
-    if (at >= c->a->work_count)
-        return false;
-    c->w = forward_work_at(c->a, at);
-    return true;
-}
-
 PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     PF_SHARED(forward_shared, sm);
     forward_context c = {};
@@ -271,7 +262,7 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
         PF_UNROLL for (int filler = 0; filler < PF_FILLERS; ++filler) {
             if (!pf_fills(filler))
                 continue;
-            for (int round = 0; forward_pair_work(&c, round); ++round)
+            for (int round = 0; forward_begin_work(&c, round); ++round)
                 forward_pair_fill(&c, filler);
         }
     }
@@ -279,10 +270,10 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
         if (bias_stages(c.a) > 0)
             c.bias = bias_places_of(&sm->bias, c.a);
         if (pf_pair_is_first()) {
-            for (int round = 0; forward_pair_work(&c, round); ++round)
+            for (int round = 0; forward_begin_work(&c, round); ++round)
                 forward_pair_primal(&c);
         } else {
-            for (int round = 0; forward_pair_work(&c, round); ++round)
+            for (int round = 0; forward_begin_work(&c, round); ++round)
                 forward_pair_tangent(&c);
         }
     }

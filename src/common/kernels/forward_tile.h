@@ -68,6 +68,15 @@ typedef struct forward_context {
     key_walk fill_k, fill_v, fill_bias; /* the tiles to load next, on targets without a producer */
 } forward_context;
 
+/* The workgroup's item of work of a round; false where nothing is left. */
+PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
+    const int at = pf_work_index(round, c->a->work_count);
+    if (at >= c->a->work_count)
+        return false;
+    c->w = forward_work_at(c->a, at);
+    return true;
+}
+
 PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {
     pf_rows rows = {c->w.b, c->w.h, c->w.i0, c->a->queries, 0, 0, 0};
     return rows;
