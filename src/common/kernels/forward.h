@@ -216,9 +216,9 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
         pf_mma_wait(1);
         forward_release_qk(c, &walk);
         forward_softmax(c, f, &walk);
+        forward_rescale(f);
         pf_mma_wait(0);
         forward_release_v(c);
-        forward_rescale(f);
         forward_pack(c, f);
     }
     pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);

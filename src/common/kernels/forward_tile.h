@@ -308,9 +308,13 @@ PF_DEVICE float forward_slack(const forward_state *f, int s) {
     return slack > most ? most : pf_max(slack, 0.f);
 }
 
+/* The output may still be under way. Its products are waited for behind the branch because a
+ * compiler may move a wait before the softmax, which knows nothing of it, but not out of a branch.
+ */
 PF_DEVICE void forward_rescale(forward_state *f) {
     if (!f->rescales)
         return;
+    pf_mma_wait(0);
     forward_scale_out(f);
     if (PF_LAZY_MAX)
         PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) f->slack[s] = forward_slack(f, s);
