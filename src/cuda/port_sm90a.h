@@ -15,7 +15,8 @@
 #define PF_BACKWARD_PAIRED (PF_OP == PF_OP_BACKWARD && PF_OWNED_TILE < 64 * PF_GROUPS)
 #define PF_DOUT_STAGES (PF_BACKWARD_PAIRED ? 1 : PF_STAGES)
 #define PF_EXCHANGES (PF_BACKWARD_PAIRED ? 1 : 2)
-#define PF_LAZY_MAX 1
+/* Where outputs are wide enough that scaling them costs more than finding out when to. */
+#define PF_LAZY_MAX (PF_OP == PF_OP_FORWARD_JVP || PF_HEAD_DIM == 256)
 #define PF_TURNS_ROWS (PF_OP <= PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 /* Two accumulators of 128 columns leave no registers for weights and dS beside them. */
 #define PF_BACKWARD_LATE (PF_CROSS_TILE == 128)
@@ -390,10 +391,20 @@ PF_DEVICE void pf_turn_pass() {
         pf_named_arrive(PF_BARRIER_TURN + (pf_thread_group() + 1) % PF_GROUPS, 256);
 }
 
+/* The compiler computes the address of shared memory again at every use, by way of a slow special
+ * register. That a warp agrees on it lets it lie in a uniform register instead, of which backward
+ * has none left. */
+PF_DEVICE unsigned char *pf_shared_base() {
+    if (PF_OP > PF_OP_FORWARD_JVP)
+        return pf_shared_memory;
+    const pf_u32 base = __shfl_sync(0xffffffffu, pf_shared_address(pf_shared_memory), 0);
+    return (unsigned char *)__cvta_shared_to_generic(base);
+}
+
 #undef PF_SHARED
 #define PF_SHARED(type, pointer)                                                                   \
     static_assert(sizeof(type) + PF_PORT_SHARED_BYTES <= PF_SHARED_BYTES,                          \
                   "the tuning table gives too little memory");                                     \
-    type *pointer = (type *)(pf_shared_memory + PF_PORT_SHARED_BYTES)
+    type *pointer = (type *)(pf_shared_base() + PF_PORT_SHARED_BYTES)
 
 #endif
