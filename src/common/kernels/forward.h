@@ -75,22 +75,24 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
     }
 }
 
+PF_DEVICE void forward_take_q(forward_context *c, forward_state *f, const key_walk *walk) {
+    const pf_rows rows = forward_query_rows(c);
+    forward_enter_pair(c, f, walk->pair);
+    pf_ring_take(&c->sm->q_ring, &c->q_pos, 1);
+    pf_owned_take(&f->q[0], &c->sm->q[0], &c->source, PF_OPERAND_Q + walk->pair, &rows);
+    if (PF_TANGENT)
+        pf_owned_take(&f->q[PF_T], &c->sm->q[PF_T], &c->source, PF_OPERAND_TQ + walk->pair, &rows);
+}
+
 /* Take Q where a pair begins, and the next tile of K. */
 PF_DEVICE void forward_take_qk(forward_context *c, forward_state *f, const key_walk *walk) {
-    if (walk->enters) {
-        const pf_rows rows = forward_query_rows(c);
-        forward_enter_pair(c, f, walk->pair);
-        pf_ring_take(&c->sm->q_ring, &c->q_pos, 1);
-        pf_owned_take(&f->q[0], &c->sm->q[0], &c->source, PF_OPERAND_Q + walk->pair, &rows);
-        if (PF_TANGENT)
-            pf_owned_take(&f->q[PF_T], &c->sm->q[PF_T], &c->source, PF_OPERAND_TQ + walk->pair,
-                          &rows);
-    }
+    if (walk->enters)
+        forward_take_q(c, f, walk);
     pf_ring_take(&c->sm->k_ring, &c->k_pos, PF_STAGES);
 }
 
-/* Give back K once its scores are done, and Q where the pair ends. */
-PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
+/* Give back K once its scores are done. */
+PF_DEVICE void forward_release_k(forward_context *c) {
     pf_ring_release(&c->sm->k_ring, &c->k_pos, PF_STAGES);
     PF_REFILL({
         if (!key_walk_done(&c->fill_k, c->a)) {
@@ -98,15 +100,19 @@ PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
             key_walk_next(&c->fill_k, c->a, &c->w);
         }
     });
-    if (key_walk_leaves(walk)) {
-        pf_ring_release(&c->sm->q_ring, &c->q_pos, 1);
-        PF_REFILL({
-            key_walk next = *walk;
-            key_walk_next(&next, c->a, &c->w);
-            if (!key_walk_done(&next, c->a))
-                forward_fill_q(c, next.pair);
-        });
-    }
+}
+
+/* Give back Q where the pair ends. */
+PF_DEVICE void forward_release_q(forward_context *c, const key_walk *walk) {
+    if (!key_walk_leaves(walk))
+        return;
+    pf_ring_release(&c->sm->q_ring, &c->q_pos, 1);
+    PF_REFILL({
+        key_walk next = *walk;
+        key_walk_next(&next, c->a, &c->w);
+        if (!key_walk_done(&next, c->a))
+            forward_fill_q(c, next.pair);
+    });
 }
 
 PF_DEVICE void forward_release_v(forward_context *c) {
@@ -148,7 +154,8 @@ PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk
             pf_turn_wait();
         pf_turn_pass();
         forward_take_qk(c, f, walk);
-        forward_release_qk(c, walk);
+        forward_release_k(c);
+        forward_release_q(c, walk);
         if (bias_stages(c->a) > 0) {
             bias_skip(c->a, &c->sm->bias_ring, &c->bias_pos);
             forward_release_bias(c);
@@ -174,7 +181,8 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
         pf_turn_pass();
         forward_take_bias(c, f);
         pf_mma_wait(0);
-        forward_release_qk(c, &walk);
+        forward_release_k(c);
+        forward_release_q(c, &walk);
         forward_softmax(c, f, &walk);
         forward_pack(c, f);
         forward_rescale(f);
@@ -187,8 +195,26 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
     pf_turn_pass();
 }
 
-/* The scores of the next tile are issued before the output of this one, so that matrix units work
- * while the softmax of the next is computed. */
+/* A further tile: its scores are issued before the output of the one before it, so that matrix
+ * units work while its softmax is computed. */
+PF_DEVICE void forward_step_overlapped(forward_context *c, forward_state *f, const key_walk *walk) {
+    pf_ring_take(&c->sm->k_ring, &c->k_pos, PF_STAGES);
+    pf_turn_wait();
+    forward_issue_scores(c, f);
+    pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
+    forward_issue_out(c, f);
+    pf_turn_pass();
+    forward_take_bias(c, f);
+    pf_mma_wait(1);
+    forward_release_k(c);
+    forward_softmax(c, f, walk);
+    forward_rescale(f);
+    pf_mma_wait(0);
+    forward_release_v(c);
+    forward_pack(c, f);
+}
+
+/* The tiles of a pair are a loop of their own, which nothing else interrupts. */
 PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     key_walk walk = key_walk_begin(c->a, &c->w);
     if (PF_GROUPS_SKIP)
@@ -201,25 +227,18 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     pf_turn_pass();
     forward_take_bias(c, f);
     pf_mma_wait(0);
-    forward_release_qk(c, &walk);
+    forward_release_k(c);
+    forward_release_q(c, &walk);
     forward_softmax(c, f, &walk);
     forward_pack(c, f);
     for (key_walk_next(&walk, c->a, &c->w); !key_walk_done(&walk, c->a);
          key_walk_next(&walk, c->a, &c->w)) {
-        forward_take_qk(c, f, &walk);
-        pf_turn_wait();
-        forward_issue_scores(c, f);
-        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
-        forward_issue_out(c, f);
-        pf_turn_pass();
-        forward_take_bias(c, f);
-        pf_mma_wait(1);
-        forward_release_qk(c, &walk);
-        forward_softmax(c, f, &walk);
-        forward_rescale(f);
-        pf_mma_wait(0);
-        forward_release_v(c);
-        forward_pack(c, f);
+        if (walk.enters)
+            forward_take_q(c, f, &walk);
+        do
+            forward_step_overlapped(c, f, &walk);
+        while (key_walk_next_of_pair(&walk));
+        forward_release_q(c, &walk);
     }
     pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
     forward_issue_out(c, f);

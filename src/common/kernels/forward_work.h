@@ -73,6 +73,15 @@ PF_DEVICE bool key_walk_done(const key_walk *walk, const pf_attention_kargs *a) 
     return walk->pair >= a->pairs;
 }
 
+/* The next tile of the same pair; false, and as it was, where there is none. */
+PF_DEVICE bool key_walk_next_of_pair(key_walk *walk) {
+    if (walk->tile == walk->last_tile)
+        return false;
+    --walk->tile;
+    walk->enters = false;
+    return true;
+}
+
 PF_DEVICE bool key_walk_leaves(const key_walk *walk) {
     return walk->tile == walk->last_tile;
 }
