@@ -94,6 +94,12 @@ PF_DEVICE float pf_log2(float x) {
     return __log2f(x);
 }
 
+PF_DEVICE float pf_reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 PF_DEVICE float pf_fma(float a, float b, float c) {
     return fmaf(a, b, c);
 }

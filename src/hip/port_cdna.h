@@ -84,6 +84,10 @@ PF_DEVICE float pf_log2(float x) {
     return __builtin_amdgcn_logf(x);
 }
 
+PF_DEVICE float pf_reciprocal(float x) {
+    return 1.f / x;
+}
+
 PF_DEVICE float pf_fma(float a, float b, float c) {
     return __builtin_fmaf(a, b, c);
 }

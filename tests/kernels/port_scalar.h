@@ -64,6 +64,9 @@ PF_DEVICE float pf_exp2(float x) {
 PF_DEVICE float pf_log2(float x) {
     return log2f(x);
 }
+PF_DEVICE float pf_reciprocal(float x) {
+    return 1.f / x;
+}
 PF_DEVICE float pf_fma(float a, float b, float c) {
     return fmaf(a, b, c);
 }

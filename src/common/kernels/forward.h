@@ -91,8 +91,8 @@ PF_DEVICE void forward_take_qk(forward_context *c, forward_state *f, const key_w
     pf_ring_take(&c->sm->k_ring, &c->k_pos, PF_STAGES);
 }
 
-/* Give back K once its scores are done. */
-PF_DEVICE void forward_release_k(forward_context *c) {
+/* Give back K once its scores are done, and Q where the pair ends. */
+PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
     pf_ring_release(&c->sm->k_ring, &c->k_pos, PF_STAGES);
     PF_REFILL({
         if (!key_walk_done(&c->fill_k, c->a)) {
@@ -100,19 +100,15 @@ PF_DEVICE void forward_release_k(forward_context *c) {
             key_walk_next(&c->fill_k, c->a, &c->w);
         }
     });
-}
-
-/* Give back Q where the pair ends. */
-PF_DEVICE void forward_release_q(forward_context *c, const key_walk *walk) {
-    if (!key_walk_leaves(walk))
-        return;
-    pf_ring_release(&c->sm->q_ring, &c->q_pos, 1);
-    PF_REFILL({
-        key_walk next = *walk;
-        key_walk_next(&next, c->a, &c->w);
-        if (!key_walk_done(&next, c->a))
-            forward_fill_q(c, next.pair);
-    });
+    if (key_walk_leaves(walk)) {
+        pf_ring_release(&c->sm->q_ring, &c->q_pos, 1);
+        PF_REFILL({
+            key_walk next = *walk;
+            key_walk_next(&next, c->a, &c->w);
+            if (!key_walk_done(&next, c->a))
+                forward_fill_q(c, next.pair);
+        });
+    }
 }
 
 PF_DEVICE void forward_release_v(forward_context *c) {
@@ -154,8 +150,7 @@ PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk
             pf_turn_wait();
         pf_turn_pass();
         forward_take_qk(c, f, walk);
-        forward_release_k(c);
-        forward_release_q(c, walk);
+        forward_release_qk(c, walk);
         if (bias_stages(c->a) > 0) {
             bias_skip(c->a, &c->sm->bias_ring, &c->bias_pos);
             forward_release_bias(c);
@@ -181,8 +176,7 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
         pf_turn_pass();
         forward_take_bias(c, f);
         pf_mma_wait(0);
-        forward_release_k(c);
-        forward_release_q(c, &walk);
+        forward_release_qk(c, &walk);
         forward_softmax(c, f, &walk);
         forward_pack(c, f);
         forward_rescale(f);
@@ -206,7 +200,7 @@ PF_DEVICE void forward_step_overlapped(forward_context *c, forward_state *f, con
     pf_turn_pass();
     forward_take_bias(c, f);
     pf_mma_wait(1);
-    forward_release_k(c);
+    forward_release_qk(c, walk);
     forward_softmax(c, f, walk);
     forward_rescale(f);
     pf_mma_wait(0);
@@ -227,8 +221,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     pf_turn_pass();
     forward_take_bias(c, f);
     pf_mma_wait(0);
-    forward_release_k(c);
-    forward_release_q(c, &walk);
+    forward_release_qk(c, &walk);
     forward_softmax(c, f, &walk);
     forward_pack(c, f);
     for (key_walk_next(&walk, c->a, &c->w); !key_walk_done(&walk, c->a);
@@ -238,7 +231,6 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
         do
             forward_step_overlapped(c, f, &walk);
         while (key_walk_next_of_pair(&walk));
-        forward_release_q(c, &walk);
     }
     pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
     forward_issue_out(c, f);

@@ -349,7 +349,7 @@ PF_DEVICE void forward_normalize(const forward_context *c, forward_state *f) {
     const forward_work *w = &c->w;
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
         const float sum = pf_slot_sum(f->sum[s]);
-        const float inverse = sum == 0.f ? 0.f : 1.f / sum;
+        const float inverse = sum == 0.f ? 0.f : pf_reciprocal(sum);
         f->rescale[s] = inverse;
         if (PF_GROUP_T)
             f->mean[s] = pf_slot_sum(f->mean[s]) * inverse;

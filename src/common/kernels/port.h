@@ -110,10 +110,10 @@
  * that weights P, H and dS, are multiplied by that power of two before they are packed, and their
  * sums divided by it; elsewhere it is 0.
  *
- * ARITHMETIC. pf_exp2, pf_log2, pf_fma, pf_max: the target's fast f32 functions; pf_exp2(-inf) = 0,
- * NaN passes. pf_f16_bits_to_f32 and so on convert bit patterns, rounding to nearest even;
- * pf_write_run(address, index, type, x) stores PF_OUT_RUN floats as one vector of f16, bf16 or f32
- * (e5m2 too).
+ * ARITHMETIC. pf_exp2, pf_log2, pf_reciprocal, pf_fma, pf_max: the target's fast f32 functions;
+ * pf_exp2(-inf) = 0, NaN passes. pf_f16_bits_to_f32 and so on convert bit patterns, rounding to
+ * nearest even; pf_write_run(address, index, type, x) stores PF_OUT_RUN floats as one vector of
+ * f16, bf16 or f32 (e5m2 too).
  *
  * SKIPPING, for targets whose groups share matrix units; left out by not defining its macro:
  *     PF_GROUPS_SKIP 1    in forward a group issues no products for tiles of which it keeps
