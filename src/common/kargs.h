@@ -72,6 +72,14 @@ enum { PF_KEY_LIVE_TILE = 256 };
 /* Window bounds are clamped to +-PF_WINDOW_LIMIT, farther than any query is from any key. */
 #define PF_WINDOW_LIMIT (1 << 30)
 
+/* A divisor of what is from 0 to 2^31 - 1 that kernels need not divide by: the quotient is the
+ * upper half of multiplier * n, shifted to the right, or n itself where the multiplier is 0. */
+typedef struct pf_divisor {
+    int value;
+    unsigned multiplier;
+    int shift;
+} pf_divisor;
+
 /* Everything the attention kernels (forward, backward, and their JVPs) read. For backward_jvp the
  * gradient fields hold the tangents of the gradients. */
 typedef struct pf_attention_kargs {
@@ -82,7 +90,8 @@ typedef struct pf_attention_kargs {
 
     int batch, heads, kv_heads, group; /* group = heads / kv_heads */
     int queries, keys, dim_qk, dim_v;
-    int pairs; /* 2 where piecewise */
+    pf_divisor by_heads, by_group, by_tiles; /* forward's, tiles of queries */
+    int pairs;                               /* 2 where piecewise */
     /* Pair p keeps query i and key j where window_low[p] <= i - j < window_high[p]. */
     int window_low[2], window_high[2];
     int key_end[2]; /* keys from here on are kept by no query of pair p */

@@ -94,6 +94,32 @@ int pf_operand_rows(const pf_attention_kargs *args, int operand) {
 
 /* ---- the rest ------------------------------------------------------------------------------ */
 
+pf_divisor pf_divisor_of(int value) {
+    pf_divisor by = {value, 0, 0};
+    if (value > 1) {
+        /* 2^31 <= 2^(31 + bits) / value < 2^32, rounded up: exact for n < 2^31, since what rounding
+         * adds to the quotient, n / 2^(31 + bits) at most, is less than 1 / value. */
+        int bits = 0;
+        while (1 << bits < value && bits < 31) {
+            bits++;
+        }
+        by.multiplier = (unsigned)(((1ull << (31 + bits)) + (unsigned)value - 1) / (unsigned)value);
+        by.shift = bits - 1;
+    }
+    return by;
+}
+
+static void fill_divisors(const pf_problem *problem, const pf_plan *plan,
+                          pf_attention_kargs *args) {
+    if (plan->tuning == NULL || pf_is_backward(problem)) {
+        return;
+    }
+    int tile = plan->tuning->owned_tile;
+    args->by_heads = pf_divisor_of(args->heads);
+    args->by_group = pf_divisor_of(args->group);
+    args->by_tiles = pf_divisor_of((args->queries + tile - 1) / tile);
+}
+
 static void fill_sizes(const pf_problem *problem, pf_attention_kargs *args) {
     args->batch = (int)problem->batch;
     args->heads = (int)problem->heads;
@@ -203,6 +229,7 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
                    pf_attention_kargs *args) {
     memset(args, 0, sizeof *args);
     fill_sizes(problem, args);
+    fill_divisors(problem, plan, args);
     fill_windows(problem, args);
     fill_inputs(problem, args);
     if (pf_is_backward(problem)) {

@@ -7,6 +7,8 @@
 #include "problem.h"
 #include "select.h"
 
+pf_divisor pf_divisor_of(int value);
+
 /* Every field but work_count, which is each step's own. `workspace` is the device address of the
  * scratch memory. */
 void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,

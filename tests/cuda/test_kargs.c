@@ -414,6 +414,53 @@ static void split_arguments(void **state) {
     assert_same_tensor(&k.o, &a.o);
 }
 
+static void assert_divides(int divisor, int64_t n) {
+    if (n < 0 || n > INT32_MAX) {
+        return;
+    }
+    pf_divisor by = pf_divisor_of(divisor);
+    assert_int_equal(by.value, divisor);
+    int64_t quotient =
+        by.multiplier == 0 ? n : (int64_t)((uint64_t)n * by.multiplier >> 32 >> by.shift);
+    assert_int_equal(quotient, n / divisor);
+}
+
+/* That what kernels do in place of a division gives its quotient, most of all around multiples. */
+static void divisors(void **state) {
+    (void)state;
+    static const int large[] = {65537,         1 << 20,       (1 << 20) + 1, 1 << 30,
+                                (1 << 30) + 1, INT32_MAX - 1, INT32_MAX};
+    int count = 5000 + (int)(sizeof large / sizeof large[0]);
+    for (int i = 0; i < count; i++) {
+        int divisor = i < 5000 ? i + 1 : large[i - 5000];
+        int64_t last = INT32_MAX / divisor * (int64_t)divisor,
+                middle = last / 2 / divisor * divisor;
+        const int64_t multiples[] = {0, divisor, middle, last, INT32_MAX};
+        for (int m = 0; m < 5; m++) {
+            for (int off = -1; off <= 1; off++) {
+                assert_divides(divisor, multiples[m] + off);
+            }
+        }
+    }
+}
+
+/* That forward divides its list of work by heads, groups and tiles of the tuned kernel's queries.
+ */
+static void work_divisors(void **state) {
+    (void)state;
+    pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, small);
+    pf_problem problem = test_problem(PF_FORWARD, &a);
+    static const pf_tuning tuning = {.owned_tile = 2};
+    pf_plan plan = {.tuning = &tuning};
+    pf_scratch_needs needs = {.query_tile = 64, .head_dim = 64, .dq_parts = 1};
+    assert_true(pf_scratch_layout(&problem, &needs, &plan.scratch));
+    pf_attention_kargs k;
+    pf_kargs_fill(&problem, &plan, 0, &k);
+    assert_int_equal(k.by_heads.value, 4);
+    assert_int_equal(k.by_group.value, 2);
+    assert_int_equal(k.by_tiles.value, 3); /* 5 queries, 2 a tile */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_by_hand),  cmocka_unit_test(windows_of_all_diagonals),
@@ -421,6 +468,7 @@ int main(void) {
         cmocka_unit_test(gradients),        cmocka_unit_test(scratch_addresses),
         cmocka_unit_test(key_live_strides), cmocka_unit_test(operand_rows),
         cmocka_unit_test(merge_arguments),  cmocka_unit_test(split_arguments),
+        cmocka_unit_test(divisors),         cmocka_unit_test(work_divisors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

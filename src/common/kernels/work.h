@@ -5,6 +5,13 @@
 
 #include "common.h"
 
+/* n / by->value, for 0 <= n. */
+PF_DEVICE int pf_quotient(int n, const pf_divisor *by) {
+    const unsigned upper =
+        (unsigned)((unsigned long long)(unsigned)n * by->multiplier >> 32) >> by->shift;
+    return by->multiplier == 0 ? n : (int)upper;
+}
+
 /* The item of a list of `count` that the workgroup does in a round; `count` where nothing is left.
  * Where workgroups do several, each does two neighbours of the list in two rounds, as long as there
  * are two for each. */
