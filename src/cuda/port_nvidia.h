@@ -3,7 +3,7 @@
  * conversions, thread indices, kernels' declarations and the fragments of an accumulator, which
  * mma.sync (a warp, 16 owned rows) and wgmma (a warpgroup, 16 owned rows a warp) lay out alike:
  * element e of a thread is in row lane / 4 + 8 * (e / 2 % 2) and column 8 * (e / 4) + 2 * (lane %
- * 4) + e % 2.
+ * 4) + e % 2. Outputs of f32 operands alone are laid out another way, in runs of eight channels.
  *
  * The port header that includes this one has defined
  *     PF_FIRST_CONSUMER    threads before the first that computes
@@ -229,11 +229,12 @@ PF_DEVICE int pf_score_cross(int e) {
 }
 
 PF_DEVICE int pf_out_slot(int e) {
-    return e / 2 % 2;
+    return pf_f32_elements ? e / 8 % 2 : e / 2 % 2;
 }
 
 PF_DEVICE int pf_out_channel(int e) {
-    return 8 * (e / 4) + 2 * (pf_lane() % 4) + e % 2;
+    return pf_f32_elements ? 32 * (e / 16) + 8 * (pf_lane() % 4) + e % 8
+                           : 8 * (e / 4) + 2 * (pf_lane() % 4) + e % 2;
 }
 
 /* Place of this warp among those that compute and share out the owned rows, sixteen each. */
@@ -299,13 +300,20 @@ PF_DEVICE pf_u32 pf_float_bits(float x) {
 }
 
 /* Write the row of slot s of a fragment x[width / 2] to memory from element `index` on: `channels`
- * of its channels, a multiple of PF_ROW_RUN. Called by whole warps. */
+ * of its channels, a multiple of PF_ROW_RUN. Called by whole warps. A pf_out of f32 operands has
+ * its runs of channels as they are in memory. */
 PF_DEVICE void pf_write_fragment_row(const float *x, int width, int s, pf_u64 address, pf_i64 index,
                                      int channels, int type) {
     PF_UNROLL for (int group = 0; group < width / 8; group += 4) {
-        const float *y = x + 4 * group + 2 * s;
+        const float *y = x + 4 * group + (pf_f32_elements ? 8 : 2) * s;
         const int channel = 8 * (group + pf_lane() % 4);
-        if (type == PF_KTYPE_F32) {
+        if (pf_f32_elements) {
+            float4 *to = (float4 *)((float *)address + index + channel);
+            if (channel < channels) {
+                to[0] = make_float4(y[0], y[1], y[2], y[3]);
+                to[1] = make_float4(y[4], y[5], y[6], y[7]);
+            }
+        } else if (type == PF_KTYPE_F32) {
             pf_u32 even[4], odd[4];
             PF_UNROLL for (int i = 0; i < 4; ++i) {
                 even[i] = pf_float_bits(y[4 * i]);

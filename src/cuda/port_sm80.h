@@ -16,6 +16,7 @@
 #define PF_KERNEL_TAIL
 #define PF_OVERLAP 0
 #define PF_EXCHANGES 1
+#define PF_LAZY_MAX 0
 #define pf_write_rows pf_write_fragment_rows
 #define PF_PRODUCER if (false)
 #define PF_CONSUMER
@@ -145,6 +146,11 @@ PF_DEVICE void pf_ring_release(pf_ring *, pf_ring_pos *pos, int stages) {
     }
 }
 
+/* Few of the short tiles of f32 change a maximum, and outputs are then left as they are. */
+PF_DEVICE bool pf_any_lane(bool x) {
+    return !pf_f32_elements || __any_sync(0xffffffffu, x);
+}
+
 PF_DEVICE void pf_turn_wait() {
 }
 
@@ -199,10 +205,21 @@ template <int row_bytes> PF_DEVICE int pf_chunk_byte(int n) {
                      : (int)threadIdx.x + n % (chunks / pf_compute_threads) * pf_compute_threads);
 }
 
-/* 16 bytes to shared memory, of which the first `bytes` are read and the others zero. */
-PF_DEVICE void pf_copy_async(pf_u32 to, const void *from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-                 : "memory");
+/* 16 bytes to shared memory, of which the first `left`, if it is fewer and if any, are read and the
+ * others zero. Where `whole` it is a multiple of 16. */
+template <bool whole> PF_DEVICE void pf_copy_async(pf_u32 to, const void *from, int left) {
+    if (whole)
+        asm volatile("{\n.reg .pred none;\n"
+                     "setp.le.s32 none, %2, 0;\n"
+                     "cp.async.cg.shared.global [%0], [%1], 16, none;\n}" ::"r"(to),
+                     "l"(from), "r"(left)
+                     : "memory");
+    else
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                     "r"(left <= 0   ? 0
+                         : left < 16 ? left
+                                     : 16)
+                     : "memory");
 }
 
 PF_DEVICE void pf_store_chunk(pf_u32 to, const pf_u32 *x) {
@@ -211,37 +228,30 @@ PF_DEVICE void pf_store_chunk(pf_u32 to, const pf_u32 *x) {
                  : "memory");
 }
 
-/* One bit a chunk of this thread: is its row there? All are looked up before the first is needed.
- */
-template <int count, int row_bytes> PF_DEVICE pf_u32 pf_load_rows(const pf_load *load) {
-    constexpr int batch = count < 8 ? count : 8;
-    pf_u32 present = 0;
-    static_assert(count <= 32, "a bit for each chunk");
-    PF_ROLLED for (int n0 = 0; n0 < count; n0 += batch) {
-        PF_UNROLL for (int u = 0; u < batch; ++u) {
-            const int row = load->row0 + pf_chunk_row<row_bytes>(n0 + u);
-            present |= (pf_u32)pf_load_has_row(load, row) << (n0 + u);
-        }
-    }
-    return present;
-}
-
-/* Rows aligned for 16-byte copies, two at a time: more would take registers from the products. */
-template <int rows, int row_bytes>
+/* Rows aligned for 16-byte copies. Eight threads have 128 bytes of a row, and each goes through all
+ * blocks of the tile that way, so that places in them differ by constants. */
+template <int rows, int row_bytes, bool whole>
 PF_DEVICE void pf_load_vectors(pf_u32 tile, const pf_load *load) {
-    constexpr int count = rows * row_bytes / 16 / pf_compute_threads, batch = count < 2 ? 1 : 2;
-    const int bytes = load->channels * pf_element_bytes;
-    const pf_u32 present = pf_load_rows<count, row_bytes>(load);
-    PF_ROLLED for (int n0 = 0; n0 < count; n0 += batch) {
-        PF_UNROLL for (int n = n0; n < n0 + batch; ++n) {
-            const int row = pf_chunk_row<row_bytes>(n), byte = pf_chunk_byte<row_bytes>(n);
-            const int left = present >> n & 1 ? bytes - byte : 0;
-            const pf_i64 from = (load->row0 + row) * load->row_stride + byte;
-            pf_copy_async(tile + pf_tile_offset<rows, row_bytes>(row, byte),
-                          load->base + (left > 0 ? from : 0),
-                          left <= 0   ? 0
-                          : left < 16 ? left
-                                      : 16);
+    constexpr int at_once = pf_compute_threads / 8, width = pf_width<row_bytes>;
+    constexpr int count = rows > at_once ? rows / at_once : 1; /* rows of a thread */
+    constexpr int step =
+        rows < at_once ? at_once / rows : 1; /* from one of its blocks to the next */
+    static_assert(width == 128 && rows * step % at_once == 0 && row_bytes / width % step == 0,
+                  "threads share a tile evenly");
+    const int thread = (int)threadIdx.x, row0 = thread / 8 % rows;
+    const int block = thread / 8 / rows, byte = block * width + thread % 8 * 16;
+    const unsigned char *from[count];
+    int left[count];
+    PF_UNROLL for (int n = 0; n < count; ++n) { /* all are looked up before the first is needed */
+        const int row = load->row0 + row0 + n * at_once;
+        left[n] = pf_load_has_row(load, row) ? load->channels * pf_element_bytes - byte : 0;
+        from[n] = load->base + (left[n] > 0 ? row * load->row_stride + byte : 0);
+    }
+    PF_UNROLL for (int n = 0; n < count; ++n) {
+        const pf_u32 to = tile + pf_tile_offset<rows, row_bytes>(row0 + n * at_once, byte);
+#pragma unroll(whole ? row_bytes : 1)
+        for (int at = 0; at < row_bytes; at += step * width) {
+            pf_copy_async<whole>(to + at * rows, from[n] + at, left[n] - at);
         }
     }
 }
@@ -290,8 +300,10 @@ PF_DEVICE void pf_load_tile(const void *tile, const pf_source *source, int opera
     const pf_i64 vector_bytes = pf_e5m2_elements ? 8 : 16;
     const bool vector = load.channels > 0 && load.channel_stride == pf_element_bytes &&
                         (((pf_i64)load.base | load.row_stride) & (vector_bytes - 1)) == 0;
-    if (vector && !pf_e5m2_elements)
-        pf_load_vectors<rows, row_bytes>(pf_shared_address(tile), &load);
+    if (vector && !pf_e5m2_elements && load.channels * pf_element_bytes % 16 == 0)
+        pf_load_vectors<rows, row_bytes, true>(pf_shared_address(tile), &load);
+    else if (vector && !pf_e5m2_elements)
+        pf_load_vectors<rows, row_bytes, false>(pf_shared_address(tile), &load);
     else
         pf_load_elements<rows, row_bytes>(pf_shared_address(tile), &load, vector);
 }
@@ -321,8 +333,8 @@ PF_DEVICE void pf_owned_take(pf_owned *owned, const pf_owned_tile *tile, const p
 
 PF_DEVICE void pf_stats_load(float *to, pf_u64 address, pf_ring *, pf_ring_pos *) {
     if (threadIdx.x < PF_CROSS_TILE / 4)
-        pf_copy_async(pf_shared_address(to + 4 * threadIdx.x),
-                      (const float *)address + 4 * threadIdx.x, 16);
+        pf_copy_async<true>(pf_shared_address(to + 4 * threadIdx.x),
+                            (const float *)address + 4 * threadIdx.x, 16);
 }
 
 /* Matrix instructions. */
@@ -343,6 +355,12 @@ PF_DEVICE pf_u32 pf_load_shared(pf_u32 at) {
     pf_u32 x;
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(at));
     return x;
+}
+
+PF_DEVICE void pf_load_shared_vector(pf_u32 *x, pf_u32 at) {
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(at));
 }
 
 #define PF_MMA(shape, type)                                                                        \
@@ -386,25 +404,58 @@ template <int count> PF_DEVICE void pf_split_all(const pf_u32 *x, pf_u32 *big, p
 /* Steps of 8 that are summed on their own; a tile may be shorter. */
 constexpr int pf_steps = 2;
 
-/* The sum of `steps` products of split operands, a[steps][4] b[steps][2], added to d. The products
- * with a rest come first; where they are NaN any finite number does, for then those of the big
- * parts are what the sum must be, infinite or NaN. */
-template <int steps>
+/* Column blocks of 8 whose sums are under way together: a product waits for the last one of its sum
+ * several times as long as it takes. */
+constexpr int pf_chains = 4;
+
+/* Steps of channels that are under way together in scores, where registers allow it. */
+constexpr int pf_scores_at_once = PF_OP == PF_OP_FORWARD ? 2 : 1;
+
+/* Of `columns` blocks, as many as divide them evenly. */
+template <int columns>
+constexpr int pf_chains_of = columns % pf_chains == 0 ? pf_chains
+                             : columns % 2 == 0       ? 2
+                                                      : 1;
+
+/* PF_OUT_DIM, which ptxas cannot know: it schedules what lies between branches, so that a loop
+ * unrolled up to here is scheduled by iterations. As one piece it seems to need too many registers,
+ * and the products of each sum come one after the other. */
+PF_DEVICE int pf_out_end() {
+    int one;
+    asm("mov.u32 %0, %%nctaid.y;" : "=r"(one));
+    return PF_OUT_DIM - 1 + one;
+}
+
+/* Where register i of the sum of block n goes: block by block, or as pf_out has them. */
+template <bool out> PF_DEVICE int pf_sum_place(int n, int i) {
+    return out ? 8 * (i / 2) + 4 * (i % 2) + n : 4 * n + i;
+}
+
+/* The sums of `steps` products of split operands, a[steps][4] b[chains][steps][2], added to
+ * d[4 * chains]. The products with a rest come first; where they are NaN any finite number does,
+ * for then those of the big parts are what the sum must be, infinite or NaN. */
+template <int steps, int chains, bool out = false>
 PF_DEVICE void pf_mma_split(float *d, const pf_u32 *a_big, const pf_u32 *a_small,
                             const pf_u32 *b_big, const pf_u32 *b_small) {
-    float sum[4] = {0.f, 0.f, 0.f, 0.f};
+    float sum[chains][4] = {};
     PF_UNROLL for (int k = 0; k < steps; ++k) {
-        pf_mma_tf32(sum, a_big + 4 * k, b_small + 2 * k);
-        pf_mma_tf32(sum, a_small + 4 * k, b_big + 2 * k);
+        PF_UNROLL for (int n = 0; n < chains; ++n) {
+            pf_mma_tf32(sum[n], a_big + 4 * k, b_small + 2 * (n * steps + k));
+        }
+        PF_UNROLL for (int n = 0; n < chains; ++n) {
+            pf_mma_tf32(sum[n], a_small + 4 * k, b_big + 2 * (n * steps + k));
+        }
     }
-    PF_UNROLL for (int i = 0; i < 4; ++i) {
-        sum[i] = fminf(sum[i], 3e38f);
+    PF_UNROLL for (int i = 0; i < 4 * chains; ++i) {
+        sum[i / 4][i % 4] = fminf(sum[i / 4][i % 4], 3e38f);
     }
     PF_UNROLL for (int k = 0; k < steps; ++k) {
-        pf_mma_tf32(sum, a_big + 4 * k, b_big + 2 * k);
+        PF_UNROLL for (int n = 0; n < chains; ++n) {
+            pf_mma_tf32(sum[n], a_big + 4 * k, b_big + 2 * (n * steps + k));
+        }
     }
-    PF_UNROLL for (int i = 0; i < 4; ++i) {
-        d[i] += sum[i];
+    PF_UNROLL for (int i = 0; i < 4 * chains; ++i) {
+        d[pf_sum_place<out>(i / 4, i % 4)] += sum[i / 4][i % 4];
     }
 }
 
@@ -427,21 +478,26 @@ PF_DEVICE void pf_scores_half(pf_scores *s, pf_u32 owned, pf_u32 cross) {
 
 /* The owned fragments of 16 channels are split once and used by all cross rows. */
 PF_DEVICE void pf_scores_f32(pf_scores *s, pf_u32 owned, pf_u32 cross) {
+    constexpr int chains = pf_chains_of<PF_CROSS_TILE / 8>;
     const int lane = pf_lane(), row0 = 16 * pf_consumer_warp();
     const int owned_lane = pf_swizzle<pf_row_bytes>(lane % 16, lane / 16 * 16);
     const int cross_lane = pf_swizzle<pf_row_bytes>(lane % 8, lane / 8 * 16);
-    PF_ROLLED for (int byte = 0; byte < pf_row_bytes; byte += 64) {
+#pragma unroll pf_scores_at_once
+    for (int byte = 0; byte < pf_row_bytes; byte += 64) {
         pf_u32 a[8], a_big[8], a_small[8];
         PF_UNROLL for (int k = 0; k < pf_steps; ++k) {
             pf_ldmatrix(a + 4 * k, owned + pf_tile_at<PF_OWNED_TILE, pf_row_bytes>(owned_lane, row0,
                                                                                    byte + 32 * k));
         }
         pf_split_all<8>(a, a_big, a_small);
-        PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 8) {
-            pf_u32 b[4], b_big[4], b_small[4];
-            pf_ldmatrix(b, cross + pf_tile_at<PF_CROSS_TILE, pf_row_bytes>(cross_lane, x, byte));
-            pf_split_all<4>(b, b_big, b_small);
-            pf_mma_split<pf_steps>(&s->x[x / 2], a_big, a_small, b_big, b_small);
+        PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 8 * chains) {
+            pf_u32 b[4 * chains], b_big[4 * chains], b_small[4 * chains];
+            PF_UNROLL for (int n = 0; n < chains; ++n) {
+                pf_ldmatrix(b + 4 * n, cross + pf_tile_at<PF_CROSS_TILE, pf_row_bytes>(
+                                                   cross_lane, x + 8 * n, byte));
+            }
+            pf_split_all<4 * chains>(b, b_big, b_small);
+            pf_mma_split<pf_steps, chains>(&s->x[x / 2], a_big, a_small, b_big, b_small);
         }
     }
 }
@@ -507,34 +563,53 @@ PF_DEVICE void pf_out_accumulate(pf_out *out, const pf_weights_of<false> *w, pf_
     }
 }
 
-/* The B operand of one column block of 8, rows even and odd, split. */
-template <int steps, int tile_rows, int row_bytes>
+/* The B operands of column blocks of 8 from a byte of the rows on, rows even and odd, split. */
+template <int steps, int chains, int tile_rows, int row_bytes>
 PF_DEVICE void pf_load_columns(pf_u32 rows, int even, int odd, int row0, int byte, pf_u32 *big,
                                pf_u32 *small) {
-    PF_UNROLL for (int k = 0; k < steps; ++k) {
-        const int even_at = pf_tile_at<tile_rows, row_bytes>(even, row0 + 8 * k, byte);
-        const int odd_at = pf_tile_at<tile_rows, row_bytes>(odd, row0 + 8 * k, byte);
-        pf_split(pf_load_shared(rows + even_at), &big[2 * k], &small[2 * k]);
-        pf_split(pf_load_shared(rows + odd_at), &big[2 * k + 1], &small[2 * k + 1]);
+    pf_u32 x[2 * steps * chains];
+    PF_UNROLL for (int i = 0; i < steps * chains; ++i) {
+        const int row = row0 + i % steps * 8, column = byte + i / steps * 32;
+        x[2 * i] = pf_load_shared(rows + pf_tile_at<tile_rows, row_bytes>(even, row, column));
+        x[2 * i + 1] = pf_load_shared(rows + pf_tile_at<tile_rows, row_bytes>(odd, row, column));
     }
+    pf_split_all<2 * steps * chains>(x, big, small);
+}
+
+/* The B operands of 32 channels: four blocks, of which lanes with column c have channels 4 c to 4 c
+ * + 3, one each, since these come with one load. */
+template <int steps, int row_bytes>
+PF_DEVICE void pf_load_channels(pf_u32 rows, int even, int odd, int row0, int byte, pf_u32 *big,
+                                pf_u32 *small) {
+    pf_u32 x[8 * steps];
+    PF_UNROLL for (int i = 0; i < 2 * steps; ++i) {
+        pf_u32 y[4];
+        pf_load_shared_vector(y, rows + pf_tile_at<PF_CROSS_TILE, row_bytes>(
+                                            i % 2 ? odd : even, row0 + i / 2 * 8, byte));
+        PF_UNROLL for (int n = 0; n < 4; ++n) {
+            x[2 * steps * n + i] = y[n];
+        }
+    }
+    pf_split_all<8 * steps>(x, big, small);
 }
 
 template <int row_bytes>
 PF_DEVICE void pf_out_accumulate(pf_out *out, const pf_weights_of<true> *w, pf_u32 rows,
                                  int byte0) {
     constexpr int steps = PF_CROSS_TILE < 8 * pf_steps ? 1 : pf_steps;
-    const int lane = pf_lane();
-    const int even = pf_swizzle<row_bytes>(lane % 4 * 2, lane / 4 * 4);
-    const int odd = pf_swizzle<row_bytes>(lane % 4 * 2 + 1, lane / 4 * 4);
+    const int lane = pf_lane(), end = pf_out_end();
+    const int even = pf_swizzle<row_bytes>(lane % 4 * 2, lane / 4 * 16);
+    const int odd = pf_swizzle<row_bytes>(lane % 4 * 2 + 1, lane / 4 * 16);
     rows += byte0 / 128 * (PF_CROSS_TILE * 128);
     PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 8 * steps) {
         pf_u32 a_big[4 * steps], a_small[4 * steps];
         pf_split_all<4 * steps>(&w->x[x / 2], a_big, a_small);
-        PF_UNROLL for (int c = 0; c < PF_OUT_DIM; c += 8) {
-            pf_u32 b_big[2 * steps], b_small[2 * steps];
-            pf_load_columns<steps, PF_CROSS_TILE, row_bytes>(rows, even, odd, x, 4 * c, b_big,
-                                                             b_small);
-            pf_mma_split<steps>(&out->x[c / 2], a_big, a_small, b_big, b_small);
+        PF_UNROLL for (int c = 0; c < PF_OUT_DIM; c += 32) {
+            if (c >= end)
+                break;
+            pf_u32 b_big[8 * steps], b_small[8 * steps];
+            pf_load_channels<steps, row_bytes>(rows, even, odd, x, 4 * c, b_big, b_small);
+            pf_mma_split<steps, 4, true>(&out->x[c / 2], a_big, a_small, b_big, b_small);
         }
     }
 }
@@ -615,18 +690,19 @@ PF_DEVICE void pf_load_transposed(pf_u32 tile, int row0, int channel, pf_u32 *bi
 
 PF_DEVICE void pf_cross_f32(pf_cross_out *d, pf_u32 exchange, pf_u32 tile, int channel0) {
     constexpr int parts = PF_OUT_DIM / 16 / pf_warps, steps = pf_steps;
+    constexpr int chains = pf_chains_of<PF_CROSS_TILE / 8>;
     const int lane = pf_lane(), channel = channel0 + pf_consumer_warp() * (16 * parts);
     const int even = pf_swizzle<pf_exchange_row_bytes>(lane % 4 * 2, lane / 4 * 4);
     const int odd = pf_swizzle<pf_exchange_row_bytes>(lane % 4 * 2 + 1, lane / 4 * 4);
     PF_UNROLL for (int part = 0; part < parts; ++part) {
-        PF_UNROLL for (int o = 0; o < PF_OWNED_TILE; o += 8 * steps) {
+        PF_ROLLED for (int o = 0; o < PF_OWNED_TILE; o += 8 * steps) {
             pf_u32 a_big[4 * steps], a_small[4 * steps];
             pf_load_transposed<steps>(tile, o, channel + 16 * part, a_big, a_small);
-            PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 8) {
-                pf_u32 b_big[2 * steps], b_small[2 * steps];
-                pf_load_columns<steps, PF_OWNED_TILE, pf_exchange_row_bytes>(exchange, even, odd, o,
-                                                                             4 * x, b_big, b_small);
-                pf_mma_split<steps>(d->x[part][x / 8], a_big, a_small, b_big, b_small);
+            PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 8 * chains) {
+                pf_u32 b_big[2 * steps * chains], b_small[2 * steps * chains];
+                pf_load_columns<steps, chains, PF_OWNED_TILE, pf_exchange_row_bytes>(
+                    exchange, even, odd, o, 4 * x, b_big, b_small);
+                pf_mma_split<steps, chains>(d->x[part][x / 8], a_big, a_small, b_big, b_small);
             }
         }
     }

@@ -82,7 +82,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_80,  DBIAS_JVP,     HALF,  256,   32,   16, 256,  1,      64,  97,  1,  0)
 
     ROW(SM_80,  FORWARD,       F32,    64,   64,   64,  64,  2,     128,  81,  1,  0)
-    ROW(SM_80,  FORWARD,       F32,   128,   64,   32, 128,  2,     128,  97,  1,  0)
+    ROW(SM_80,  FORWARD,       F32,   128,   64,   32, 128,  1,     128,  65,  3,  0)
     ROW(SM_80,  FORWARD,       F32,   256,   64,   16, 256,  1,     128,  97,  1,  0)
     ROW(SM_80,  FORWARD_JVP,   F32,    64,   64,   32,  64,  2,     128,  97,  1,  0)
     ROW(SM_80,  FORWARD_JVP,   F32,   128,   64,   16, 128,  1,     128,  97,  1,  0)

@@ -27,6 +27,7 @@ SERIALIZED = re.compile(r"C75\d\d.*serializ.*", re.IGNORECASE)
 # Kernels whose speed is promised: no spills. On sm_90a the producer warp, which has given its registers
 # away, may spill what it knows of its work; the consumers, all that lies before it gives them, may not.
 HOT = re.compile(r"(sm_80|sm_90a)\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain(\.v\d)?"
+                 r"|sm_80\.forward\.f32\.(64|128|256)\.(plain|general)"
                  r"|sm_90a\.(forward|forward_jvp)\.(f16|bf16)\.256\.plain(\.v\d)?"
                  r"|sm_90a\.forward\.(f16|bf16)\.(64|128|256)\.general"
                  r"|sm_90a\.(forward_jvp|backward)\.(f16|bf16)\.64\.general"

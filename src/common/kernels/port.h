@@ -127,7 +127,8 @@
  * LAZY MAXIMUM, likewise, for targets on which scaling an output costs much:
  *     PF_LAZY_MAX 1    in forward, weights stay relative to a maximum that has grown a little
  *         since, so that the output is scaled for few tiles; pf_any_lane(x) is then true where x is
- *         in some thread that runs in step with this one
+ *         in some thread that runs in step with this one. With 0 and a pf_any_lane, the output is
+ *         left alone where no maximum of those threads has grown
  *
  * WHOLE TILES: PF_WHOLE_AHEAD 0 for targets short of registers: forward then finds out for each
  * tile whether it is kept whole, not once a walk
