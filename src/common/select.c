@@ -424,14 +424,16 @@ static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t wo
     if (work == 0) {
         return;
     }
-    pf_step *step = add_step(b, kind, k, PF_ENTRY_MAIN, work, t->threads);
+    int64_t cluster = PF_CLUSTER_OF(t->persistent);
+    pf_step *step = add_step(b, kind, k, PF_ENTRY_MAIN, work * cluster, t->threads);
     if (b->too_large) {
         return;
     }
-    int64_t resident = resident_blocks(b->c, t);
+    int64_t resident = resident_blocks(b->c, t) / cluster * cluster;
     if (t->persistent && step->grid > resident) {
         step->grid = (int)resident;
     }
+    step->work_count = (int)work;
     step->shared_bytes = t->shared_bytes;
 }
 
@@ -662,7 +664,8 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
              ceil_div(rows * b->plan->scratch.queries_padded, PF_PRE_ROWS));
     if (t != NULL) {
         add_tuned(b, PF_STEP_MAIN, &k.main,
-                  problem->batch * problem->kv_heads * ceil_div(problem->keys, t->owned_tile) *
+                  problem->batch * problem->kv_heads *
+                      ceil_div(problem->keys, t->owned_tile * PF_CLUSTER_OF(t->persistent)) *
                       (t->head_dim / t->out_dim));
         if (pf_wants_gradient(problem, PF_DQ) || pf_wants_gradient(problem, PF_DQ2)) {
             add_step(b, PF_STEP_DQ, &k.main, PF_ENTRY_DQ,

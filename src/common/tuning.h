@@ -68,11 +68,14 @@ typedef struct pf_tuning {
     int threads;      /* of a workgroup */
     int shared_bytes; /* dynamic shared memory of a workgroup */
     int min_blocks;   /* workgroups meant to share a multiprocessor */
-    int persistent;   /* 1: the grid fills the device, and workgroups loop over work items */
+    int persistent;   /* 0: a workgroup an item of work; n: clusters of n loop over the items */
     int waves_per_eu; /* AMD: waves that registers must leave room for on each SIMD */
     int variant;      /* 0, the default, less than PF_VARIANTS, or PF_VARIANT_GENERAL */
     int bias_bytes;   /* of shared_bytes, for staged tiles of bias and mask; 0 for none */
 } pf_tuning;
+
+/* Workgroups that do one item of work together; they own neighbouring tiles. */
+#define PF_CLUSTER_OF(persistent) ((persistent) > 1 ? (persistent) : 1)
 
 #if defined(__cplusplus)
 #define PF_TUNING_TABLE static constexpr pf_tuning

@@ -12,8 +12,9 @@
 #define PF_PARKS_WEIGHTS (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 #define PF_OVERLAP (!PF_TANGENT || PF_PARKS_WEIGHTS)
 /* Two warpgroups on the same 64 keys: each has an accumulator of 256 columns. */
-#define PF_BACKWARD_PAIRED (PF_OP == PF_OP_BACKWARD && PF_OWNED_TILE < 64 * PF_GROUPS)
+#define PF_BACKWARD_PAIRED (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM == 256 && !PF_GENERAL)
 #define PF_DOUT_STAGES (PF_BACKWARD_PAIRED ? 1 : PF_STAGES)
+#define PF_DELTA_WITH_Q PF_BACKWARD_PAIRED
 #define PF_EXCHANGES (PF_BACKWARD_PAIRED ? 1 : 2)
 /* Where outputs are wide enough that scaling them costs more than finding out when to. */
 #define PF_LAZY_MAX (PF_OP == PF_OP_FORWARD_JVP || PF_HEAD_DIM == 256)
@@ -48,6 +49,8 @@ enum {
                                            : 232,
 };
 static_assert(PF_OWNED_TILE == 64 * PF_OWNERS, "each warpgroup owns 64 rows");
+static_assert(PF_CLUSTER_OF(pf_tuned.persistent) == (PF_BACKWARD_PAIRED ? 2 : 1),
+              "clusters are for pairs");
 static_assert(PF_CROSS_TILE % 16 == 0 && PF_HEAD_DIM % PF_SLAB == 0 && PF_OUT_DIM % PF_SLAB == 0,
               "tiles are whole in the steps of wgmma and the slabs of TMA");
 
@@ -62,7 +65,9 @@ typedef struct pf_weights {
 PF_TILE(pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM);
 PF_TILE(pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM);
 PF_TILE(pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM);
+#if !PF_BACKWARD_PAIRED
 typedef pf_owned_tile pf_crossed_tile;
+#endif
 
 /* The group's rows of an owned tile, as wgmma takes them. */
 typedef struct pf_owned {
@@ -152,13 +157,17 @@ PF_DEVICE void pf_ring_take(pf_ring *ring, const pf_ring_pos *pos, int) {
     pf_barrier_wait(&ring->full[pos->take], pos->take_phase);
 }
 
-PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
-    __syncwarp();
-    pf_barrier_arrive_one(&ring->empty[pos->take]);
+PF_DEVICE void pf_ring_leave(pf_ring_pos *pos, int stages) {
     if (++pos->take == stages) {
         pos->take = 0;
         pos->take_phase ^= 1;
     }
+}
+
+PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
+    __syncwarp();
+    pf_barrier_arrive_one(&ring->empty[pos->take]);
+    pf_ring_leave(pos, stages);
 }
 
 /* ---- loads, by the producer warp ---- */
@@ -258,7 +267,11 @@ PF_DEVICE void pf_tile_load(unsigned char *tile, int tile_rows, int slabs, const
                      ring, pos);                                                                   \
     }
 PF_TILE_LOAD(pf_owned_load, pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM)
+#if PF_BACKWARD_PAIRED
+#include "port_sm90a_cluster.h"
+#else
 #define pf_crossed_load pf_owned_load
+#endif
 PF_TILE_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
 PF_TILE_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
 
@@ -275,7 +288,9 @@ PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_so
                              const pf_rows *) {
     o->rows = pf_wgmma_tile(pf_shared_address(tile->bytes[0][pf_group_begin()]), 16);
 }
+#if !PF_BACKWARD_PAIRED
 #define pf_crossed_take pf_owned_take
+#endif
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,
                              bool fresh) {

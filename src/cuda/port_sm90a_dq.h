@@ -2,9 +2,8 @@
 /* Backward's exchange of dS between warpgroups, and the sums of dQ in memory.
  *
  * The product for dQ reads dS transposed. It is divided among the warpgroups by queries where a
- * tile has 64 for each, otherwise by channels; each adds its share to memory by one bulk copy, in
- * the order in which its threads hold it. Where two warpgroups have the same keys, each has two
- * shares, one after the other. */
+ * tile has 64 for each, otherwise by channels, among those of all workgroups of a cluster; each
+ * adds its share to memory by one bulk copy, in the order in which its threads hold it. */
 #ifndef PF_PORT_SM90A_DQ_H
 #define PF_PORT_SM90A_DQ_H
 
@@ -15,11 +14,11 @@ enum {
                                                 : PF_OUT_DIM / PF_GROUPS,
     PF_DQ_SHARE = 64 * PF_DQ_WIDTH,                          /* floats */
     PF_DQ_SHARES = PF_CROSS_TILE * PF_OUT_DIM / PF_DQ_SHARE, /* of a tile and part of channels */
-    PF_DQ_GROUP_SHARES = PF_DQ_SHARES / PF_GROUPS,           /* of these, a warpgroup's */
     PF_CROSS_COUNT = PF_DQ_WIDTH / 2,
 };
 static_assert(PF_CROSS_SLABS == PF_GROUPS || PF_CROSS_SLABS == 1, "64 queries for each, or in all");
 static_assert(PF_CROSS_TILE % 64 == 0, "the product for dQ has 64 rows");
+static_assert(PF_DQ_SHARES == PF_GROUPS * PF_CLUSTER_OF(pf_tuned.persistent), "each has one share");
 
 typedef struct pf_cross_out {
     float x[PF_CROSS_COUNT];
@@ -32,15 +31,10 @@ typedef struct pf_dq_order {
     pf_turn turn;
 } pf_dq_order;
 
-/* P on its way from one warpgroup to the other: floats of 128 threads. */
-typedef struct alignas(16) pf_pair_scores_tile {
-    unsigned char bytes[PF_BACKWARD_PAIRED ? PF_SCORE_COUNT * 128 * 4 : 16];
-} pf_pair_scores_tile;
-
 typedef struct alignas(1024) pf_port_shared {
     float dq[PF_GROUPS][PF_DQ_SHARE];
     pf_dq_order order[PF_GROUPS];
-    pf_pair_scores_tile pair;
+    pf_u64 scores_free, ds_room, ds_full; /* of pairs */
 } pf_port_shared;
 enum { PF_PORT_SHARED_BYTES = sizeof(pf_port_shared) };
 
@@ -63,11 +57,12 @@ PF_DEVICE void pf_out_mma_exchange(pf_out *out, const pf_exchange *exchange,
 
 /* ---- the product for dQ ---- */
 
+#if !PF_BACKWARD_PAIRED
 PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
                             const pf_crossed_tile *owned, int channel0, bool fresh) {
     const bool by_rows = PF_CROSS_SLABS == PF_GROUPS;
     const int slab = by_rows ? pf_group() : 0;
-    const int channel = channel0 + (by_rows || PF_BACKWARD_PAIRED ? 0 : pf_group() * PF_DQ_WIDTH);
+    const int channel = channel0 + (by_rows ? 0 : pf_group() * PF_DQ_WIDTH);
     const pf_u32 a = pf_wgmma_tile(pf_shared_address(exchange->bytes[slab]), 16);
     const pf_u32 b =
         pf_wgmma_tile(pf_shared_address(owned->bytes[channel / PF_SLAB]) + channel % PF_SLAB * 2,
@@ -78,6 +73,7 @@ PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
         pf_wgmma<PF_DQ_WIDTH>::shared<1, 1>(d->x, pf_wgmma_advance(a, o * PF_ROW_BYTES),
                                             pf_wgmma_advance(b, o * PF_ROW_BYTES), !fresh || o > 0);
 }
+#endif
 
 /* ---- sums of dQ ---- */
 
@@ -123,7 +119,7 @@ PF_DEVICE bool pf_dq_has_turn(const pf_turn *turn) {
                  : "=r"(count)
                  : "l"(turn->counter)
                  : "memory");
-    return (int)count >= turn->value * PF_GROUPS;
+    return (int)count >= turn->value * PF_DQ_SHARES;
 }
 
 /* Once this thread's sums are in memory, all but the last `under_way`: the turn of the next. */
@@ -136,11 +132,10 @@ template <int under_way> PF_DEVICE void pf_dq_raise(pf_u64 counter) {
                  : "memory");
 }
 
-/* Add a share of dQ to memory; where it goes in turn, once every warpgroup of the workgroups before
+/* Add a share of dQ to memory; where it goes in turn, once every warpgroup of the clusters before
  * has raised the counter. The counter of the last tile, `raise`, is raised when its sums have
  * arrived; nothing waits for that without need. */
-PF_DEVICE void pf_dq_deliver(const float *share, const pf_dq_order *order, bool ends_tile,
-                             pf_u64 *raise) {
+PF_DEVICE void pf_dq_deliver(const float *share, const pf_dq_order *order, pf_u64 *raise) {
     const pf_turn turn = order->turn;
     if (turn.counter) {
         if (!pf_dq_has_turn(&turn)) {
@@ -153,7 +148,7 @@ PF_DEVICE void pf_dq_deliver(const float *share, const pf_dq_order *order, bool 
     }
     pf_bulk_add(order->address, share, 4 * PF_DQ_SHARE);
     pf_dq_raise<1>(*raise);
-    *raise = ends_tile ? turn.counter : 0;
+    *raise = turn.counter;
 }
 
 /* One warp for each warpgroup, beside the producer: takes its shares of dQ from shared memory and
@@ -162,14 +157,13 @@ PF_DEVICE void pf_dq_work(int group) {
     const int threads = 128 + 32;
     pf_port_shared *port = pf_port();
     pf_u64 raise = 0;
-    for (int n = 0;; ++n) {
+    for (;;) {
         pf_named_arrive(PF_BARRIER_DQ_FREE + group, threads);
         pf_named_sync(PF_BARRIER_DQ_FULL + group, threads);
         if (!port->order[group].address)
             break;
         if (pf_lane() == 0) {
-            const bool ends_tile = n % PF_DQ_GROUP_SHARES == PF_DQ_GROUP_SHARES - 1;
-            pf_dq_deliver(port->dq[group], &port->order[group], ends_tile, &raise);
+            pf_dq_deliver(port->dq[group], &port->order[group], &raise);
             pf_bulk_wait_read(0);
         }
         __syncwarp();
@@ -204,6 +198,8 @@ PF_DEVICE void pf_dq_drain() {
     pf_named_arrive(PF_BARRIER_DQ_FULL + group, threads);
 }
 
+#if PF_BACKWARD_PAIRED
 #include "port_sm90a_backward_pair.h"
+#endif
 
 #endif

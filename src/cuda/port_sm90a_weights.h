@@ -8,7 +8,8 @@
 enum { PF_CROSS_SLABS = (PF_CROSS_TILE + 63) / 64 };
 
 typedef struct alignas(1024) pf_exchange {
-    unsigned char bytes[PF_CROSS_SLABS][PF_OWNED_TILE][PF_ROW_BYTES];
+    unsigned char bytes[PF_CROSS_SLABS * PF_CLUSTER_OF(pf_tuned.persistent)][PF_OWNED_TILE]
+                       [PF_ROW_BYTES];
 } pf_exchange;
 
 /* A warp's part: 16 owned rows, 16 cross rows an instruction. */

@@ -48,7 +48,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_90A, FORWARD_JVP,   HALF,  256,   64,   64, 256,  1,     384, 210,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,   64,  128,  128,  64,  2,     384, 198,  1,  1)
     ROW(SM_90A, BACKWARD,      HALF,  128,  128,   64, 128,  2,     384, 200,  1,  1)
-    ROW(SM_90A, BACKWARD,      HALF,  256,   64,   64, 256,  2,     384, 220,  1,  1)
+    ROW(SM_90A, BACKWARD,      HALF,  256,   64,   64, 256,  2,     384, 227,  1,  2)
 
     /*       the same                                                                 bias KiB */
     GENERAL(SM_90A, FORWARD,     HALF,   64,  128,  128,  64,  2,     384, 178,  1,  1,  96)

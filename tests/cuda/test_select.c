@@ -482,6 +482,30 @@ static void backward_steps(void **state) {
     assert_int_equal(plan.scratch.queries_padded, 128);
 }
 
+/* Where clusters of two workgroups do an item, 2 * 2 key heads * ceil(300 / 128) of these take
+ * twice as many workgroups; more, as many as fill the device in pairs. */
+static void clusters_do_items_together(void **state) {
+    (void)state;
+    static const pf_tuning clustered[] = {
+        {PF_TARGET_SM_90A, PF_OP_BACKWARD, HALF, 256, 64, 64, 256, 2, 384, 220000, 1, 2, 0, 0, 0},
+    };
+    pf_capabilities c = test_hopper(clustered, 1);
+    c.compute_units = 101;
+    pfattn_attention a =
+        test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 300, 256, 256});
+    pf_problem problem = test_problem(PF_BACKWARD, &a);
+    pf_plan plan = test_plan(&c, &problem);
+    assert_int_equal(find_step(&plan, PF_STEP_MAIN)->work_count, 12);
+    assert_int_equal(find_step(&plan, PF_STEP_MAIN)->grid, 24);
+    assert_int_equal(find_step(&plan, PF_STEP_DQ)->grid, 16);
+
+    a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){8, 8, 8, 100, 257, 256, 256});
+    problem = test_problem(PF_BACKWARD, &a);
+    plan = test_plan(&c, &problem);
+    assert_int_equal(find_step(&plan, PF_STEP_MAIN)->work_count, 192);
+    assert_int_equal(find_step(&plan, PF_STEP_MAIN)->grid, 100);
+}
+
 /* dk and dv alone: nothing to clear, no dq. */
 static void backward_without_dq(void **state) {
     (void)state;
@@ -794,6 +818,7 @@ int main(void) {
         cmocka_unit_test(every_operand_falls_back),
         cmocka_unit_test(outputs_do_not_matter),
         cmocka_unit_test(backward_steps),
+        cmocka_unit_test(clusters_do_items_together),
         cmocka_unit_test(backward_without_dq),
         cmocka_unit_test(backward_dq2_alone),
         cmocka_unit_test(backward_falls_back),

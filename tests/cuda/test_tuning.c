@@ -75,7 +75,7 @@ static void rows_fit_the_chips(void **state) {
         assert_in_range(t->stages, 1, 4);
         assert_in_range(t->bias_bytes, 0, t->shared_bytes);
         assert_in_range(t->min_blocks, 1, 8);
-        assert_in_range(t->persistent, 0, 1);
+        assert_in_range(t->persistent, 0, hopper ? 2 : 1);
     }
 }
 

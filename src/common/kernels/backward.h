@@ -107,7 +107,7 @@ PF_DEVICE void backward_items(backward_context *c) {
     }
 }
 
-PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
+PF_CLUSTER_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     PF_SHARED(backward_dq_shared, sm);
     backward_context c = {};
     c.sm = &sm->tile;
@@ -117,11 +117,15 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     c.bias_stages = bias_stages(c.a);
     pf_ring_init(&c.sm->k_ring, 1);
     pf_ring_init(&c.sm->v_ring, 1);
-    pf_ring_init(&c.sm->q_ring, PF_STAGES);
+    if (PF_BACKWARD_PAIRED) {
+        pf_pair_init(&c.sm->q_ring);
+    } else {
+        pf_ring_init(&c.sm->q_ring, PF_STAGES);
+    }
     pf_ring_init(&c.sm->dout_ring, PF_DOUT_STAGES);
     if (PF_BIAS_BYTES > 0)
         pf_ring_init(&c.sm->bias_ring, c.bias_stages);
-    pf_block_sync();
+    pf_cluster_sync();
     PF_PRODUCER {
         PF_UNROLL for (int filler = 0; filler < PF_FILLERS; ++filler) {
             if (pf_fills(filler))
@@ -137,6 +141,7 @@ PF_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
             backward_items(&c);
         pf_dq_drain();
     }
+    pf_cluster_end();
 }
 
 /* Targets without pf_dq_write. */

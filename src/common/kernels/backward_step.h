@@ -7,7 +7,8 @@
 #include "backward_tile.h"
 #include "out.h"
 
-/* A walk over (query head, tile of queries) of one pair. */
+/* A walk over (query head, tile of queries) of one pair: those of which some key of the cluster
+ * keeps something. */
 typedef struct query_walk {
     query_step at;
     int first_tile, end_tile;
@@ -15,9 +16,11 @@ typedef struct query_walk {
 
 PF_DEVICE query_walk query_walk_begin(const pf_attention_kargs *a, const backward_work *w,
                                       int pair) {
-    const int begin = pf_max_int(0, w->j0 + a->window_low[pair]);
-    const int end = pf_min_int(a->queries, w->j1 - 1 + a->window_high[pair]);
-    const bool any = begin < end && w->j0 < a->key_end[pair];
+    const int j0 = w->j0 - pf_cluster_place() * PF_OWNED_TILE;
+    const int j1 = PF_CLUSTER > 1 ? pf_min_int(j0 + PF_CLUSTER_KEYS, a->keys) : w->j1;
+    const int begin = pf_max_int(0, j0 + a->window_low[pair]);
+    const int end = pf_min_int(a->queries, j1 - 1 + a->window_high[pair]);
+    const bool any = begin < end && j0 < a->key_end[pair];
     query_walk walk;
     walk.first_tile = begin / PF_CROSS_TILE;
     walk.end_tile = any ? PF_CEIL_DIV(end, PF_CROSS_TILE) : walk.first_tile;
@@ -120,15 +123,15 @@ PF_DEVICE void backward_clear_dbias(backward_context *c) {
             }
 }
 
-/* How many tiles of keys add to the sums of dQ of this step before this one does. */
+/* How many clusters add to the sums of dQ of this step before this one does. */
 PF_DEVICE int backward_turn(const backward_context *c, const query_step *step) {
     const pf_attention_kargs *a = c->a;
-    const int i0 = step->tile * PF_CROSS_TILE, tile = c->w.j0 / PF_OWNED_TILE;
+    const int i0 = step->tile * PF_CROSS_TILE, tile = c->w.j0 / PF_CLUSTER_KEYS;
     if (c->w.descends)
-        return tile - pf_max_int(0, i0 - a->window_high[step->pair] + 1) / PF_OWNED_TILE;
+        return tile - pf_max_int(0, i0 - a->window_high[step->pair] + 1) / PF_CLUSTER_KEYS;
     const int i1 = pf_min_int(i0 + PF_CROSS_TILE, a->queries);
     const int end = pf_min_int(a->key_end[step->pair], i1 - a->window_low[step->pair]);
-    return (end - 1) / PF_OWNED_TILE - tile;
+    return (end - 1) / PF_CLUSTER_KEYS - tile;
 }
 
 /* dS to dbias. Where it is staged it takes the place of the tile of bias: it is put there before

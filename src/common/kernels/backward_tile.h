@@ -13,16 +13,26 @@
 #define PF_DOUT_STAGES PF_STAGES
 #endif
 
+/* Targets that give dO back before they need delta, and have that beside Q. */
+#ifndef PF_DELTA_WITH_Q
+#define PF_DELTA_WITH_Q 0
+#endif
+
+enum { PF_DELTA_STAGES = PF_DELTA_WITH_Q ? PF_STAGES : PF_DOUT_STAGES };
+
 typedef struct backward_shared {
     pf_crossed_tile k[1 + PF_TANGENT];
     pf_owned_tile v[1 + PF_TANGENT];
     pf_cross_tile q[PF_STAGES][1 + PF_TANGENT];
     pf_cross_tile dout[PF_DOUT_STAGES][1 + PF_TANGENT];
     bias_tiles bias;
-    float q_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE];         /* L, tL */
-    float dout_stats[PF_DOUT_STAGES][1 + PF_TANGENT][PF_CROSS_TILE]; /* delta, tdelta */
+    float q_stats[PF_STAGES][1 + PF_TANGENT][PF_CROSS_TILE];          /* L, tL */
+    float dout_stats[PF_DELTA_STAGES][1 + PF_TANGENT][PF_CROSS_TILE]; /* delta, tdelta */
     pf_ring k_ring, v_ring, q_ring, dout_ring, bias_ring;
 } backward_shared;
+
+/* Keys that the workgroups of a cluster own together. */
+#define PF_CLUSTER_KEYS (PF_CLUSTER * PF_OWNED_TILE)
 
 /* Keys [j0, j1) of key/value head hk in batch b, output channels from channel0. */
 typedef struct backward_work {
@@ -37,7 +47,7 @@ typedef struct backward_work {
  * after the one before it, and workgroups that do one item after the other get as much work. */
 PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM;
-    const int tiles = PF_CEIL_DIV(a->keys, PF_OWNED_TILE), n = index % tiles;
+    const int tiles = PF_CEIL_DIV(a->keys, PF_CLUSTER_KEYS), n = index % tiles;
     const int bh = index / tiles / parts;
     backward_work w;
     w.descends = a->deterministic && index / tiles % 2;
@@ -47,20 +57,22 @@ PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index)
     w.channel0 = index / tiles % parts * PF_OUT_DIM;
     w.b = bh / a->kv_heads;
     w.hk = bh % a->kv_heads;
-    w.j0 = tile * PF_OWNED_TILE;
+    w.j0 = tile * PF_CLUSTER_KEYS + pf_cluster_place() * PF_OWNED_TILE;
     w.j1 = pf_min_int(w.j0 + PF_OWNED_TILE, a->keys);
     return w;
 }
 
 /* pf_work_index, but where determinism is asked for each round takes the items that follow those of
- * the last, and a workgroup stays at its place among the tiles of a head, for each lags a little
- * behind the one before. */
+ * the last, and each lags a little behind the one before. So a workgroup stays at its place among
+ * the tiles of a head. Where these are more than the workgroups, its item follows the last of the
+ * round before: a workgroup that were moved further up would have to make up for all of their lag
+ * at once. */
 PF_DEVICE int backward_work_index(const pf_attention_kargs *a, int round) {
-    const unsigned blocks = (unsigned)pf_blocks(), tiles = PF_CEIL_DIV(a->keys, PF_OWNED_TILE);
-    if (!a->deterministic || pf_blocks() >= a->work_count)
+    const unsigned blocks = (unsigned)pf_clusters(), tiles = PF_CEIL_DIV(a->keys, PF_CLUSTER_KEYS);
+    if (!a->deterministic || pf_clusters() >= a->work_count)
         return pf_work_index(round, a->work_count);
-    const unsigned shift = (unsigned)round * (tiles - blocks % tiles) % blocks;
-    const unsigned index = (unsigned)round * blocks + ((unsigned)pf_block() + shift) % blocks;
+    const unsigned shift = tiles > blocks ? 0 : (unsigned)round * (tiles - blocks % tiles) % blocks;
+    const unsigned index = (unsigned)round * blocks + ((unsigned)pf_cluster() + shift) % blocks;
     return index < (unsigned)a->work_count ? (int)index : a->work_count;
 }
 
@@ -139,6 +151,14 @@ PF_DEVICE unsigned long long backward_stat(const backward_context *c, const quer
            4 * ((bh * PF_STATS + stat) * a->queries_padded + step->tile * PF_CROSS_TILE);
 }
 
+PF_DEVICE void backward_fill_delta(backward_context *c, const query_step *step, int stage,
+                                   pf_ring *ring, pf_ring_pos *pos) {
+    float(*stats)[PF_CROSS_TILE] = c->sm->dout_stats[stage];
+    pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_DELTA), ring, pos);
+    if (PF_TANGENT)
+        pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TDELTA), ring, pos);
+}
+
 PF_DEVICE void backward_fill_q(backward_context *c, const query_step *step) {
     pf_rows rows = backward_query_rows(c, step);
     pf_ring *ring = &c->sm->q_ring;
@@ -153,6 +173,8 @@ PF_DEVICE void backward_fill_q(backward_context *c, const query_step *step) {
         pf_cross_load(&q[PF_T], &c->source, PF_OPERAND_TQ + step->pair, &rows, ring, &c->q_pos);
         pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TLSE), ring, &c->q_pos);
     }
+    if (PF_DELTA_WITH_Q)
+        backward_fill_delta(c, step, stage, ring, &c->q_pos);
     pf_ring_publish(ring, &c->q_pos, PF_STAGES);
 }
 
@@ -163,13 +185,11 @@ PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
     pf_ring_acquire(ring, &c->dout_pos, PF_DOUT_STAGES);
     const int stage = c->dout_pos.fill;
     pf_cross_tile *dout = c->sm->dout[stage];
-    float(*stats)[PF_CROSS_TILE] = c->sm->dout_stats[stage];
     pf_cross_load(&dout[0], &c->source, PF_OPERAND_DOUT, &rows, ring, &c->dout_pos);
-    pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_DELTA), ring, &c->dout_pos);
-    if (PF_TANGENT) {
+    if (PF_TANGENT)
         pf_cross_load(&dout[PF_T], &c->source, PF_OPERAND_TDOUT, &rows, ring, &c->dout_pos);
-        pf_stats_load(stats[PF_T], backward_stat(c, step, PF_STAT_TDELTA), ring, &c->dout_pos);
-    }
+    if (!PF_DELTA_WITH_Q)
+        backward_fill_delta(c, step, stage, ring, &c->dout_pos);
     pf_ring_publish(ring, &c->dout_pos, PF_DOUT_STAGES);
 }
 
@@ -317,7 +337,7 @@ PF_DEVICE void backward_pack_weights(backward_state *g) {
 /* dS = P (dP - delta), tdS = tP (dP - delta) + P (tdP - tdelta). A score that is not kept has
  * P = 0 and gives 0 whatever dP is. */
 PF_DEVICE void backward_ds(const backward_context *c, backward_state *g, bool whole) {
-    const int stage = c->dout_pos.take;
+    const int stage = PF_DELTA_WITH_Q ? c->q_pos.take : c->dout_pos.take;
     const float *delta = c->sm->dout_stats[stage][0], *tdelta = c->sm->dout_stats[stage][PF_T];
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int x = pf_score_cross(e);

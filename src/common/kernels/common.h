@@ -27,6 +27,17 @@
 #define pf_fills(filler) true
 #endif
 
+/* Targets whose workgroups do items of work alone. */
+#ifndef PF_CLUSTER
+#define PF_CLUSTER 1
+#define PF_CLUSTER_KERNEL PF_KERNEL
+#define pf_cluster() pf_block()
+#define pf_clusters() pf_blocks()
+#define pf_cluster_place() 0
+#define pf_cluster_sync() pf_block_sync()
+#define pf_cluster_end() ((void)0)
+#endif
+
 /* Targets whose compiler keeps in registers what is worth it, and what is for others to know. */
 #ifndef PF_KEEP
 #define PF_KEEP(x) ((void)(x))

@@ -148,17 +148,34 @@
  *         fragment and PF_SLOTS of its rows, in order; each waits for the other
  *     pf_ring_init_for(ring, stages, groups)  pf_ring_init for a ring that so many groups consume
  *
- * PAIRED BACKWARD, likewise:
+ * CLUSTERS, likewise, for targets whose workgroups can reach into each other's shared memory:
+ *     PF_CLUSTER n           workgroups n * k to n * k + n - 1 do items of work together, and own
+ *         neighbouring tiles; pf_cluster() is k, pf_clusters() their number, pf_cluster_place() the
+ *         workgroup's place among them
+ *     PF_CLUSTER_KERNEL(name, args_type)   PF_KERNEL for one of clusters
+ *     pf_cluster_sync()      pf_block_sync() of them all; pf_cluster_end() ends such a kernel
+ *
+ * PAIRED BACKWARD, likewise, in clusters of two:
  *     PF_BACKWARD_PAIRED 1   backward has two compute groups with the same owned rows, as above,
  *         and divides the products of a tile between them (backward_pair.h). pf_cross_out is a
- *         group's own: cross rows x PF_PAIR_DQ_DIM channels, a quarter of PF_HEAD_DIM; channel0 of
- *         pf_cross_mma and pf_dq_add says which. pf_pair_is_first() as above
- *     pf_pair_give_scores(s), pf_pair_take_scores(s)   hand P over; the second waits for it, the
- *         first gives the next only after a pf_pair_meet
- *     pf_pair_publish(exchange[1 + PF_TANGENT], w[1 + PF_TANGENT])  the second puts its w into a
- *         pf_exchange, all products from which are done
- *     pf_pair_meet()         by both groups: returns when w is there
+ *         group's own: cross rows x a quarter of PF_HEAD_DIM, over the owned rows of both
+ *         workgroups; channel0 of pf_cross_mma, pf_cross_mma_peer and pf_dq_add is
+ *         pf_pair_dq_channel(). pf_pair_is_first() as above
+ *     pf_pair_init(q_ring)   before pf_cluster_sync(): a ring whose stages one group gives back;
+ *         the other does pf_ring_leave(pos, stages) in place of pf_ring_release
+ *     pf_pair_begin(pair)    a thread's pf_pair, its place in what follows, once a step:
+ *     pf_pair_give_scores(pair, exchange, s), pf_pair_take_scores(pair, exchange, s)  hand P over,
+ *         through the memory of the exchange: the first waits until all are done with dS, the
+ *         second for P
+ *     pf_pair_publish(pair, exchange, w)   the second puts its w into a pf_exchange, here and in
+ *         the other workgroup
+ *     pf_pair_meet()         by both groups: returns when this workgroup's w is there
+ *     pf_pair_meet_peer(pair)  then the other's
+ *     pf_cross_mma_peer(d, exchange, tile, channel0)  pf_cross_mma, added, over the other
+ *         workgroup's owned rows
+ *     pf_pair_done()         the group's products from the exchange are done
  *     PF_DOUT_STAGES         buffers in the ring of tiles of dO, where these are not PF_STAGES
+ *     PF_DELTA_WITH_Q 1      delta comes with the tile of Q, not of dO
  *
  * STAGED BIAS, for targets whose copies run ahead; left out by not defining PF_BIAS_RUN. Where the
  * arguments say so (bias_stages) bias and its tangent, both of the operands' 16-bit type, and mask

@@ -16,9 +16,9 @@ PF_DEVICE int pf_quotient(int n, const pf_divisor *by) {
  * Where workgroups do several, each does two neighbours of the list in two rounds, as long as there
  * are two for each. */
 PF_DEVICE int pf_work_index(int round, int count) {
-    if (pf_blocks() >= count)
-        return round == 0 ? (int)pf_block() : count;
-    const unsigned blocks = (unsigned)pf_blocks(), slot = (unsigned)pf_block();
+    if (pf_clusters() >= count)
+        return round == 0 ? (int)pf_cluster() : count;
+    const unsigned blocks = (unsigned)pf_clusters(), slot = (unsigned)pf_cluster();
     const unsigned base = (unsigned)(round / 2 * 2) * blocks;
     const bool in_order = (int)((unsigned)count - base) <= (int)blocks;
     const unsigned index = base + (in_order ? round % 2 * blocks + slot : 2 * slot + round % 2);
@@ -28,7 +28,7 @@ PF_DEVICE int pf_work_index(int round, int count) {
 /* The order of `count` tiles of which the first are the longest: as it is where each workgroup does
  * one, otherwise from both ends, so that any two neighbours are about as long as any others. */
 PF_DEVICE int pf_work_tile(int n, int count, int work_count) {
-    if (pf_blocks() >= work_count)
+    if (pf_clusters() >= work_count)
         return n;
     return n % 2 ? count - 1 - n / 2 : n / 2;
 }
