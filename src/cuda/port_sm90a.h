@@ -18,6 +18,7 @@
 #define PF_EXCHANGES (PF_BACKWARD_PAIRED ? 1 : 2)
 /* Where outputs are wide enough that scaling them costs more than finding out when to. */
 #define PF_LAZY_MAX (PF_OP == PF_OP_FORWARD_JVP || PF_HEAD_DIM == 256)
+#define PF_ASKS_FOR_NAN (PF_OP == PF_OP_BACKWARD && PF_GENERAL)
 #define PF_TURNS_ROWS (PF_OP <= PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 /* Two accumulators of 128 columns leave no registers for weights and dS beside them. */
 #define PF_BACKWARD_LATE (PF_CROSS_TILE == 128)

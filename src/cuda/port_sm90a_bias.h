@@ -35,10 +35,10 @@ typedef struct pf_bias_reader {
     pf_u32 pairs[PF_SCORE_COUNT / 2]; /* where held */
 } pf_bias_reader;
 
-/* The bytes that a thread reads of a mask are in two places. */
+/* Of what this thread reads first of a mask. */
 typedef struct pf_mask_reader {
-    pf_u32 address[2];
-    int step;
+    pf_u32 address;
+    int step; /* to its other slot in forward, to the next run in backward */
 } pf_mask_reader;
 
 PF_DEVICE void pf_bias_load(unsigned char *tile, const pf_source *source, int map,
@@ -161,20 +161,19 @@ PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *r) {
     return __any_sync(0xffffffffu, (r->lowest & 0xffff) == excluded || r->lowest >> 16 == excluded);
 }
 
+/* Forward reads two keys of a query at a time. Backward reads matrices of pairs of keys, the
+ * sixteen of a warp, of which each lane then takes its two keys from the lanes that hold them. */
 PF_DEVICE pf_mask_reader pf_mask_reader_of(const unsigned char *tile, const pf_karg_tensor *t) {
     const bool broadcast = t->stride[2] == 0;
     const int lane = pf_lane(), warp = pf_consumer_warp();
+    const int row = PF_OWNS_QUERIES ? lane / 4 : lane % 16; /* of the warp's, or of a run's */
+    const int query = broadcast ? 0 : (PF_OWNS_QUERIES ? 16 * warp : 0) + row;
+    const int chunk = (PF_OWNS_QUERIES ? 0 : warp) ^ (broadcast ? 0 : row % 8); /* of 16 keys */
     pf_mask_reader r;
-    PF_UNROLL for (int n = 0; n < 2; ++n) {
-        /* Forward: slot n and two keys. Backward: query n of a pair and the key of slot 0. */
-        const int query = broadcast         ? 0
-                          : PF_OWNS_QUERIES ? 16 * warp + lane / 4 + 8 * n
-                                            : 2 * (lane % 4) + n;
-        const int key = PF_OWNS_QUERIES ? 2 * (lane % 4) : 16 * warp + lane / 4;
-        r.address[n] =
-            pf_shared_address(tile) + query * PF_ROW_BYTES + (key / 16 ^ query % 8) * 16 + key % 16;
-    }
-    r.step = broadcast ? 0 : 2 * PF_QUERIES_8;
+    r.address = pf_shared_address(tile) + query * PF_ROW_BYTES + chunk * 16;
+    if (PF_OWNS_QUERIES)
+        r.address += 2 * (lane % 4);
+    r.step = broadcast ? 0 : (PF_OWNS_QUERIES ? 1 : 2) * PF_QUERIES_8;
     return r;
 }
 
@@ -184,23 +183,40 @@ PF_DEVICE pf_u32 pf_mask_pair(pf_u32 address) {
     return x;
 }
 
-PF_DEVICE pf_u32 pf_mask_byte(pf_u32 address) {
-    pf_u32 x;
-    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+/* Load two 8 x 8 matrices, transposed, as above. */
+PF_DEVICE void pf_load_two_transposed(pf_u32 *x, pf_u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(x[0]), "=r"(x[1])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* x where byte `at` of the mask is not 0, else -inf: the byte becomes the end of a word that is
+ * -inf with 0 and NaN with all others, and the lesser of x and NaN is x. */
+PF_DEVICE float pf_mask_select(float x, pf_u32 mask, pf_u32 at) {
+    const float word = __uint_as_float(__byte_perm(mask, 0xff800000u, 0x7600 + 0x11 * at));
+    asm("min.f32 %0, %0, %1;" : "+f"(x) : "f"(word));
     return x;
 }
 
-PF_DEVICE void pf_mask_read(const pf_mask_reader *r, int e, bool keep[PF_BIAS_RUN]) {
-    PF_UNROLL for (int i = 0; i < 4; ++i) {
-        const int slot = i % 2, half = i / 2; /* eight cross rows each */
-        if (PF_OWNS_QUERIES) {
-            const pf_u32 pair = pf_mask_pair((r->address[slot] ^ e / 8 * 16) + 8 * half);
-            keep[2 * i] = pair & 0xff;
-            keep[2 * i + 1] = pair >> 8;
-        } else {
-            PF_UNROLL for (int n = 0; n < 2; ++n) keep[2 * i + n] =
-                pf_mask_byte(r->address[n] + e / 8 * r->step + half * (r->step / 2) + 8 * slot);
+PF_DEVICE void pf_mask_exclude(const pf_mask_reader *r, int e, float x[PF_BIAS_RUN]) {
+    if (PF_OWNS_QUERIES) {
+        PF_UNROLL for (int i = 0; i < 4; ++i) { /* slot, and half of sixteen keys */
+            const pf_u32 pair =
+                pf_mask_pair((r->address ^ e / 8 * 16) + i % 2 * r->step + i / 2 * 8);
+            x[2 * i] = pf_mask_select(x[2 * i], pair, 0);
+            x[2 * i + 1] = pf_mask_select(x[2 * i + 1], pair, 1);
         }
+        return;
+    }
+    const int lane = pf_lane();
+    pf_u32 pairs[2]; /* of eight queries each */
+    pf_load_two_transposed(pairs, r->address + e / 8 * r->step);
+    PF_UNROLL for (int i = 0; i < 4; ++i) { /* slot, and half of sixteen queries */
+        const int holder = lane / 8 * 4 + lane % 4 + 16 * (i % 2);
+        const pf_u32 pair = __shfl_sync(0xffffffffu, pairs[i / 2], holder);
+        PF_UNROLL for (int n = 0; n < 2; ++n) x[2 * i + n] =
+            pf_mask_select(x[2 * i + n], pair, lane / 4 % 2 + 2 * n);
     }
 }
 

@@ -308,9 +308,9 @@ PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *r) {
     return r->excludes;
 }
 
-PF_DEVICE void pf_mask_read(const pf_mask_reader *r, int e, bool *keep) {
+PF_DEVICE void pf_mask_exclude(const pf_mask_reader *r, int e, float *x) {
     for (int u = 0; u < PF_BIAS_RUN; ++u)
-        keep[u] = r->tile[scalar_bias_index(e + u)] != 0;
+        x[u] = r->tile[scalar_bias_index(e + u)] != 0 ? x[u] : -INFINITY;
 }
 
 PF_DEVICE void pf_bias_put(unsigned char *tile, const pf_weights *w) {

@@ -334,6 +334,19 @@ PF_DEVICE void backward_pack_weights(backward_state *g) {
         pf_weights_pack(&g->p[PF_T], &g->s[PF_T]);
 }
 
+/* Targets that clear dS without asking, since that costs no more. */
+#ifndef PF_ASKS_FOR_NAN
+#define PF_ASKS_FOR_NAN 0
+#endif
+
+/* Is there an infinity or a NaN in dS? Called uniformly, perhaps true in vain. */
+PF_DEVICE bool backward_has_nan(const pf_scores *ds) {
+    float zero[2] = {0.f, 0.f}; /* two chains, as one would take the time of all its steps */
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) zero[e % 2] =
+        pf_fma(ds->x[e], 0.f, zero[e % 2]);
+    return pf_any_lane(!(zero[0] + zero[1] == 0.f));
+}
+
 /* dS = P (dP - delta), tdS = tP (dP - delta) + P (tdP - tdelta). A score that is not kept has
  * P = 0 and gives 0 whatever dP is. */
 PF_DEVICE void backward_ds(const backward_context *c, backward_state *g, bool whole) {
@@ -346,6 +359,9 @@ PF_DEVICE void backward_ds(const backward_context *c, backward_state *g, bool wh
             g->dp[PF_T].x[e] = pf_fma(g->s[PF_T].x[e], ddp, p * (g->dp[PF_T].x[e] - tdelta[x]));
         g->dp[0].x[e] = p * ddp;
     }
+#if PF_ASKS_FOR_NAN
+    whole = whole || !backward_has_nan(&g->dp[0]);
+#endif
     if (!whole) {
         PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
             const bool keep = g->s[0].x[e] != 0.f;

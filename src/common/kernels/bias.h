@@ -32,8 +32,7 @@ PF_DEVICE void pf_bias_read(pf_bias_reader *, int, float *x) {
 PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *) {
     return false;
 }
-PF_DEVICE void pf_mask_read(const pf_bias_reader *, int, bool *keep) {
-    keep[0] = true;
+PF_DEVICE void pf_mask_exclude(const pf_bias_reader *, int, float *) {
 }
 typedef pf_bias_reader pf_mask_reader;
 PF_DEVICE void pf_bias_put(unsigned char *, const pf_weights *) {
@@ -161,12 +160,8 @@ PF_DEVICE void bias_exclude(pf_scores *s, pf_bias_reader *reader) {
 }
 
 PF_DEVICE void mask_exclude(pf_scores *s, const pf_mask_reader *reader) {
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN) {
-        bool keep[PF_BIAS_RUN];
-        pf_mask_read(reader, e, keep);
-        PF_UNROLL for (int u = 0; u < PF_BIAS_RUN; ++u) s->x[e + u] =
-            keep[u] ? s->x[e + u] : -PF_INFINITY;
-    }
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN)
+        pf_mask_exclude(reader, e, &s->x[e]);
 }
 
 /* Where a thread reads bias and, at PF_T, its tangent in the first stage; what the next is apart.

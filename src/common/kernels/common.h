@@ -44,6 +44,12 @@
 #endif
 #define PF_RARELY(x) __builtin_expect(x, 0)
 
+/* Targets that scale their sums by whatever a tile does to the maximum. */
+#ifndef PF_LAZY_MAX
+#define PF_LAZY_MAX 0
+#define pf_any_lane(x) true
+#endif
+
 /* Targets that look at `live` row by row. */
 #ifndef PF_ROWS_SETTLE
 #define PF_ROWS_SETTLE 0

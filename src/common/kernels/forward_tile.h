@@ -20,12 +20,6 @@
 /* The group that has the tangents sees no bias: weights of excluded keys tell it by being -0. */
 enum { FORWARD_MARKS = PF_FORWARD_PAIRED && PF_GENERAL };
 
-/* Targets that scale their sums by whatever a tile does to the maximum. */
-#ifndef PF_LAZY_MAX
-#define PF_LAZY_MAX 0
-#define pf_any_lane(x) true
-#endif
-
 /* Targets with registers for which tiles a walk keeps whole. */
 #ifndef PF_WHOLE_AHEAD
 #define PF_WHOLE_AHEAD 1

@@ -130,6 +130,9 @@
  *         in some thread that runs in step with this one. With 0 and a pf_any_lane, the output is
  *         left alone where no maximum of those threads has grown
  *
+ * ASKING FOR NAN: PF_ASKS_FOR_NAN 1 for targets on which it takes longer to clear dS of scores that
+ *     are not kept than to find out that it has no NaN; these have pf_any_lane(x), as above
+ *
  * WHOLE TILES: PF_WHOLE_AHEAD 0 for targets short of registers: forward then finds out for each
  * tile whether it is kept whole, not once a walk
  *
@@ -190,8 +193,8 @@
  *     pf_bias_excludes(&r)  was one of those read -inf? Called uniformly, perhaps true in vain
  *     PF_BIAS_HELD 1  a reader holds all that it gives, so is made while products are under way;
  *         pf_bias_reader_none()  gives zeros. Left out where it reads when asked
- *     pf_mask_reader m = pf_mask_reader_of(tile, tensor); pf_mask_read(&m, e, keep)  likewise, of a
- *         mask
+ *     pf_mask_reader m = pf_mask_reader_of(tile, tensor); pf_mask_exclude(&m, e, x)  likewise, of a
+ *         mask: x becomes -inf where it excludes, whatever it was, and stays as it was elsewhere
  *     pf_bias_put(tile, w)  dS in place of the group's bias, as dbias of the operands' type
  *     pf_bias_send(tile, source, rows)  after pf_exchange_publish, write that to PF_MAP_DBIAS
  *     pf_bias_sent()  returns when the tile can be filled again
