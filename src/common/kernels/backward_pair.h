@@ -21,11 +21,11 @@ typedef struct pf_pair {
 #define pf_pair_begin(pair) ((void)(pair))
 #define pf_pair_is_first() true
 #define pf_pair_dq_channel() 0
-#define pf_pair_give_scores(pair, exchange, s) ((void)(exchange), (void)(s))
-#define pf_pair_take_scores(pair, exchange, s) ((void)(exchange), (void)(s))
-#define pf_pair_publish(pair, exchange, w) ((void)(exchange), (void)(w))
+#define pf_pair_give_scores(pair, exchange, s) ((void)(pair), (void)(exchange), (void)(s))
+#define pf_pair_take_scores(pair, exchange, s) ((void)(pair), (void)(exchange), (void)(s))
+#define pf_pair_publish(pair, exchange, w) ((void)(pair), (void)(exchange), (void)(w))
 #define pf_pair_meet() ((void)0)
-#define pf_pair_meet_peer(pair) ((void)0)
+#define pf_pair_meet_peer(pair) ((void)(pair))
 #define pf_cross_mma_peer(d, exchange, tile, channel0) ((void)0)
 #define pf_pair_done() ((void)0)
 #endif
