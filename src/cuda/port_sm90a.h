@@ -158,17 +158,13 @@ PF_DEVICE void pf_ring_take(pf_ring *ring, const pf_ring_pos *pos, int) {
     pf_barrier_wait(&ring->full[pos->take], pos->take_phase);
 }
 
-PF_DEVICE void pf_ring_leave(pf_ring_pos *pos, int stages) {
+PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
+    __syncwarp();
+    pf_barrier_arrive_one(&ring->empty[pos->take]);
     if (++pos->take == stages) {
         pos->take = 0;
         pos->take_phase ^= 1;
     }
-}
-
-PF_DEVICE void pf_ring_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
-    __syncwarp();
-    pf_barrier_arrive_one(&ring->empty[pos->take]);
-    pf_ring_leave(pos, stages);
 }
 
 /* ---- loads, by the producer warp ---- */

@@ -31,10 +31,8 @@ PF_DEVICE void pf_pair_begin(pf_pair *pair) {
     pair->phase = 0;
 }
 
-/* One group gives a stage of Q back. */
-PF_DEVICE void pf_pair_init(pf_ring *q_ring) {
+PF_DEVICE void pf_pair_init() {
     pf_port_shared *port = pf_port();
-    pf_ring_init_for(q_ring, PF_STAGES, 1);
     if (threadIdx.x != 0)
         return;
     pf_barrier_init(&port->scores_free, 3 * 4); /* warps of both groups, and of the other second */

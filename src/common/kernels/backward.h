@@ -117,11 +117,8 @@ PF_CLUSTER_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     c.bias_stages = bias_stages(c.a);
     pf_ring_init(&c.sm->k_ring, 1);
     pf_ring_init(&c.sm->v_ring, 1);
-    if (PF_BACKWARD_PAIRED) {
-        pf_pair_init(&c.sm->q_ring);
-    } else {
-        pf_ring_init(&c.sm->q_ring, PF_STAGES);
-    }
+    pf_ring_init(&c.sm->q_ring, PF_STAGES);
+    pf_pair_init();
     pf_ring_init(&c.sm->dout_ring, PF_DOUT_STAGES);
     if (PF_BIAS_BYTES > 0)
         pf_ring_init(&c.sm->bias_ring, c.bias_stages);

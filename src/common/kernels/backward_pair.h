@@ -16,8 +16,7 @@
 #if !PF_BACKWARD_PAIRED
 typedef struct pf_pair {
 } pf_pair;
-#define pf_pair_init(q_ring) ((void)0)
-#define pf_ring_leave(pos, stages) ((void)(pos))
+#define pf_pair_init() ((void)0)
 #define pf_pair_begin(pair) ((void)(pair))
 #define pf_pair_is_first() true
 #define pf_pair_dq_channel() 0
@@ -42,7 +41,7 @@ PF_DEVICE void backward_issue_pair_dq(backward_context *c, pf_pair *pair, pf_cro
 PF_DEVICE void backward_first_weights(backward_context *c, pf_pair *pair, backward_state *g,
                                       pf_out *dv) {
     pf_pair_give_scores(pair, c->ds[0], &g->s[0]);
-    pf_ring_leave(&c->q_pos, PF_STAGES);
+    pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
     pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_DOUT_STAGES);
     backward_pack_weights(g);
     backward_issue_dv(c, g, dv);
@@ -50,7 +49,7 @@ PF_DEVICE void backward_first_weights(backward_context *c, pf_pair *pair, backwa
 
 /* The first group's steps of one pair. The scores of the next tile are under way while dS is waited
  * for, its softmax while the product for dQ is, and dV as soon as there is P, for dO has one
- * buffer. Tiles of Q are left to the second group to give back, which is done with them later. */
+ * buffer. */
 PF_DEVICE void backward_first_steps(backward_context *c, pf_pair *pair, query_walk *walk,
                                     backward_state *g, pf_out *dv) {
     pf_cross_out dq;

@@ -164,8 +164,7 @@
  *         group's own: cross rows x a quarter of PF_HEAD_DIM, over the owned rows of both
  *         workgroups; channel0 of pf_cross_mma, pf_cross_mma_peer and pf_dq_add is
  *         pf_pair_dq_channel(). pf_pair_is_first() as above
- *     pf_pair_init(q_ring)   before pf_cluster_sync(): a ring whose stages one group gives back;
- *         the other does pf_ring_leave(pos, stages) in place of pf_ring_release
+ *     pf_pair_init()         before pf_cluster_sync()
  *     pf_pair_begin(pair)    a thread's pf_pair, its place in what follows, once a step:
  *     pf_pair_give_scores(pair, exchange, s), pf_pair_take_scores(pair, exchange, s)  hand P over,
  *         through the memory of the exchange: the first waits until all are done with dS, the
