@@ -100,7 +100,7 @@ pf_divisor pf_divisor_of(int value) {
         /* 2^31 <= 2^(31 + bits) / value < 2^32, rounded up: exact for n < 2^31, since what rounding
          * adds to the quotient, n / 2^(31 + bits) at most, is less than 1 / value. */
         int bits = 0;
-        while (1 << bits < value && bits < 31) {
+        while (bits < 31 && 1 << bits < value) {
             bits++;
         }
         by.multiplier = (unsigned)(((1ull << (31 + bits)) + (unsigned)value - 1) / (unsigned)value);

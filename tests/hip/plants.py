@@ -166,7 +166,7 @@ PLANTS = [
     # Heads
     Plant("the wrong key head of a group", "forward.f16.64.plain", FORWARD + " H=4 Hk=2", wrong("o"),
           "common/kernels/forward_work.h",
-          "w.hk = w.h / a->group;", "w.hk = w.h % a->kv_heads;"),
+          "w.hk = pf_quotient(w.h, &a->by_group);", "w.hk = w.h % a->kv_heads;"),
     Plant("the wrong query heads of a group", "backward.f16.64.plain", BACKWARD + " H=4 Hk=2", wrong("d[qkv]"),
           "common/kernels/backward_step.h",
           "any ? w->hk * a->group : PF_INT_MAX;", "any ? w->hk : PF_INT_MAX;"),
