@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import threading
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ def batches(cases: list[str]) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Task:
-    """One process. Its log is OUT/NAME.log; a check also writes OUT/NAME.json."""
+    """One process: a pfattn check, and what it runs under, with its cases. It writes OUT/NAME.log and OUT/NAME.json."""
 
     name: str
     command: tuple[str, ...]
@@ -52,32 +51,24 @@ class Outcome:
 
 def run_task(task: Task, out: Path, device: int) -> Outcome:
     """One process a core: OpenMP would only make them wait for each other."""
-    command = [*task.command, "--device", str(device), *(word for case in task.cases for word in ("--case", case))]
-    log = out / f"{task.name}.log"
+    log, report = (out / f"{task.name}{suffix}" for suffix in (".log", ".json"))
+    report.unlink(missing_ok=True)  # a run before this one may have left it
+    command = [*task.command, "--json", str(report), "--device", str(device)]
+    for case in task.cases:
+        command += ["--case", case]
     with log.open("w", encoding="utf-8") as to:
-        status = subprocess.run(command, stdout=to, stderr=subprocess.STDOUT, check=False,
-                                env={**os.environ, "OMP_NUM_THREADS": "1", **task.environment}).returncode
+        status = subprocess.call(command, stdout=to, stderr=subprocess.STDOUT,
+                                 env={**os.environ, "OMP_NUM_THREADS": "1", **task.environment})
     return Outcome(task, status, "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]))
 
 
 def run_tasks(tasks: list[Task], out: Path, devices: int, workers: int, in_turn: list[Task] = ()) -> list[Outcome]:
     """All tasks, in order, `workers` at a time; those `in_turn` one after the other on the first device, for each
     needs most of its memory."""
-    outcomes, lock, device = [], threading.Lock(), iter(range(len(tasks)))
-
-    def run(task: Task) -> None:
-        with lock:
-            number = next(device)
-        outcomes.append(run_task(task, out, number % devices))
-
-    def run_in_turn() -> None:
-        for task in in_turn:
-            outcomes.append(run_task(task, out, 0))
     with ThreadPoolExecutor(max(workers, 2)) as pool:
-        futures = [pool.submit(run_in_turn), *(pool.submit(run, task) for task in tasks)]
-    for future in futures:
-        future.result()
-    return outcomes
+        vast = pool.submit(lambda: [run_task(task, out, 0) for task in in_turn])
+        others = [pool.submit(run_task, task, out, n % devices) for n, task in enumerate(tasks)]
+    return [*vast.result(), *(future.result() for future in others)]
 
 
 def count(outcomes: list[Outcome], out: Path) -> tuple[dict[str, Counter], list[Outcome]]:
@@ -92,8 +83,9 @@ def count(outcomes: list[Outcome], out: Path) -> tuple[dict[str, Counter], list[
         except (OSError, ValueError):
             backends = []
         for group in (group for backend in backends for group in backend["groups"]):
-            found.update({v: group[v] for v in VERDICTS})
-            counts[group["operation"]].update({v: group[v] for v in VERDICTS})
+            verdicts = {v: group[v] for v in VERDICTS}
+            found.update(verdicts)
+            counts[group["operation"]].update(verdicts)
         lost = len(outcome.task.cases) - found.total()
         if lost:
             counts["without a verdict"]["failed"] += lost

@@ -67,7 +67,7 @@ class Runs(unittest.TestCase):
         self.pfattn.chmod(self.pfattn.stat().st_mode | stat.S_IXUSR)
 
     def task(self, name: str, *cases: str, **environment: str) -> Task:
-        return Task(name, (str(self.pfattn), "--json", str(self.out / f"{name}.json")), cases, environment)
+        return Task(name, (str(self.pfattn),), cases, environment)
 
     def report(self, name: str) -> dict:
         return json.loads((self.out / f"{name}.json").read_text(encoding="utf-8"))
@@ -85,6 +85,14 @@ class Runs(unittest.TestCase):
         counts, faults = count(run_tasks([Task("silent", ("true",), ("a",))], self.out, devices=1, workers=1), self.out)
         self.assertEqual(counts["all"], Counter(failed=1))
         self.assertEqual([fault.task.name for fault in faults], ["silent"])
+
+    def test_a_report_of_an_earlier_run_does_not_count(self):
+        task = self.task("again", "a")
+        run_tasks([task], self.out, devices=1, workers=1)
+        self.assertTrue((self.out / "again.json").exists())
+        counts, faults = count(run_tasks([Task("again", ("true",), ("a",))], self.out, devices=1, workers=1), self.out)
+        self.assertEqual(counts["all"], Counter(failed=1))
+        self.assertEqual([fault.task.name for fault in faults], ["again"])
 
     def test_all_devices_but_in_turn_on_the_first(self):
         tasks = [self.task(f"t{i}", f"case {i}") for i in range(6)]
