@@ -66,9 +66,6 @@ typedef struct pf_weights {
 PF_TILE(pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM);
 PF_TILE(pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM);
 PF_TILE(pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM);
-#if !PF_BACKWARD_PAIRED
-typedef pf_owned_tile pf_crossed_tile;
-#endif
 
 /* The group's rows of an owned tile, as wgmma takes them. */
 typedef struct pf_owned {
@@ -267,7 +264,9 @@ PF_TILE_LOAD(pf_owned_load, pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM)
 #if PF_BACKWARD_PAIRED
 #include "port_sm90a_cluster.h"
 #else
+typedef pf_owned_tile pf_crossed_tile;
 #define pf_crossed_load pf_owned_load
+#define pf_crossed_take pf_owned_take
 #endif
 PF_TILE_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
 PF_TILE_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
@@ -285,9 +284,6 @@ PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_so
                              const pf_rows *) {
     o->rows = pf_wgmma_tile(pf_shared_address(tile->bytes[0][pf_group_begin()]), 16);
 }
-#if !PF_BACKWARD_PAIRED
-#define pf_crossed_take pf_owned_take
-#endif
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,
                              bool fresh) {

@@ -122,28 +122,17 @@ PF_DEVICE void pf_pair_done() {
     pf_barrier_arrive_one(&pf_port()->scores_free);
 }
 
-/* Over the keys of one tile of dS and of K. */
-PF_DEVICE void pf_cross_mma_tiles(pf_cross_out *d, const void *ds, const void *tile, bool fresh) {
-    const pf_u32 a = pf_wgmma_tile(pf_shared_address(ds), 16);
-    const pf_u32 b = pf_wgmma_tile(pf_shared_address(tile), 16);
-    pf_wgmma_pin(d->x, PF_CROSS_COUNT);
-    pf_wgmma_fence();
-    PF_UNROLL for (int o = 0; o < PF_OWNED_TILE; o += 16)
-        pf_wgmma<PF_DQ_WIDTH>::shared<1, 1>(d->x, pf_wgmma_advance(a, o * PF_ROW_BYTES),
-                                            pf_wgmma_advance(b, o * PF_ROW_BYTES), !fresh || o > 0);
-}
-
 /* Over the keys of this workgroup. */
 PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
                             const pf_crossed_tile *owned, int channel0, bool fresh) {
-    pf_cross_mma_tiles(d, exchange->bytes[0], owned->own.bytes[channel0 / PF_SLAB], fresh);
+    pf_cross_mma_tiles(d, exchange->bytes[0], owned->own.bytes[channel0 / PF_SLAB], 0, fresh);
 }
 
 /* Over those of the other. */
 PF_DEVICE void pf_cross_mma_peer(pf_cross_out *d, const pf_exchange *exchange,
                                  const pf_crossed_tile *owned, int channel0) {
     pf_cross_mma_tiles(d, exchange->bytes[1],
-                       owned->peer[channel0 / PF_SLAB % (PF_PEER_CHANNELS / PF_SLAB)], false);
+                       owned->peer[channel0 / PF_SLAB % (PF_PEER_CHANNELS / PF_SLAB)], 0, false);
 }
 
 #endif

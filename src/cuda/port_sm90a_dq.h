@@ -57,21 +57,27 @@ PF_DEVICE void pf_out_mma_exchange(pf_out *out, const pf_exchange *exchange,
 
 /* ---- the product for dQ ---- */
 
+/* Over the owned keys of tiles of dS and of K, the latter from a channel on. */
+PF_DEVICE void pf_cross_mma_tiles(pf_cross_out *d, const void *ds, const void *keys, int channel,
+                                  bool fresh) {
+    const pf_u32 a = pf_wgmma_tile(pf_shared_address(ds), 16);
+    const pf_u32 b =
+        pf_wgmma_tile(pf_shared_address(keys) + channel * 2, PF_OWNED_TILE * PF_ROW_BYTES);
+    pf_wgmma_pin(d->x, PF_CROSS_COUNT);
+    pf_wgmma_fence();
+    PF_UNROLL for (int o = 0; o < PF_OWNED_TILE; o += 16)
+        pf_wgmma<PF_DQ_WIDTH>::shared<1, 1>(d->x, pf_wgmma_advance(a, o * PF_ROW_BYTES),
+                                            pf_wgmma_advance(b, o * PF_ROW_BYTES), !fresh || o > 0);
+}
+
 #if !PF_BACKWARD_PAIRED
 PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
                             const pf_crossed_tile *owned, int channel0, bool fresh) {
     const bool by_rows = PF_CROSS_SLABS == PF_GROUPS;
     const int slab = by_rows ? pf_group() : 0;
     const int channel = channel0 + (by_rows ? 0 : pf_group() * PF_DQ_WIDTH);
-    const pf_u32 a = pf_wgmma_tile(pf_shared_address(exchange->bytes[slab]), 16);
-    const pf_u32 b =
-        pf_wgmma_tile(pf_shared_address(owned->bytes[channel / PF_SLAB]) + channel % PF_SLAB * 2,
-                      PF_OWNED_TILE * PF_ROW_BYTES);
-    pf_wgmma_pin(d->x, PF_CROSS_COUNT);
-    pf_wgmma_fence();
-    PF_UNROLL for (int o = 0; o < PF_OWNED_TILE; o += 16)
-        pf_wgmma<PF_DQ_WIDTH>::shared<1, 1>(d->x, pf_wgmma_advance(a, o * PF_ROW_BYTES),
-                                            pf_wgmma_advance(b, o * PF_ROW_BYTES), !fresh || o > 0);
+    pf_cross_mma_tiles(d, exchange->bytes[slab], owned->bytes[channel / PF_SLAB], channel % PF_SLAB,
+                       fresh);
 }
 #endif
 

@@ -359,9 +359,7 @@ PF_DEVICE void backward_ds(const backward_context *c, backward_state *g, bool wh
             g->dp[PF_T].x[e] = pf_fma(g->s[PF_T].x[e], ddp, p * (g->dp[PF_T].x[e] - tdelta[x]));
         g->dp[0].x[e] = p * ddp;
     }
-#if PF_ASKS_FOR_NAN
-    whole = whole || !backward_has_nan(&g->dp[0]);
-#endif
+    whole = whole || (PF_ASKS_FOR_NAN && !backward_has_nan(&g->dp[0]));
     if (!whole) {
         PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
             const bool keep = g->s[0].x[e] != 0.f;
