@@ -80,6 +80,16 @@ typedef struct pf_divisor {
     int shift;
 } pf_divisor;
 
+/* How the workgroups of a grid share a list of items, of which there are `by_tiles` for each head:
+ * pairs of neighbours in whole rounds, then one round of `pairs_left` pairs, then one by one the
+ * items of the last heads. Without last heads what whole rounds leave is a plain list. */
+typedef struct pf_work_order {
+    pf_divisor by_blocks;
+    int rounds, pairs_left;
+    int first_last;     /* head */
+    pf_divisor by_last; /* how many; 0 for none */
+} pf_work_order;
+
 /* Everything the attention kernels (forward, backward, and their JVPs) read. For backward_jvp the
  * gradient fields hold the tangents of the gradients. */
 typedef struct pf_attention_kargs {
@@ -129,7 +139,8 @@ typedef struct pf_attention_kargs {
         dq_turn[2]; /* u32 [B*H, query tiles]: contributions so far, deterministic only */
     unsigned long long dbias_sum; /* f32 [splits, dbias extents] */
     int queries_padded, keys_padded;
-    int work_count; /* work items of the grid, persistent or not */
+    int work_count;      /* work items of the grid, persistent or not */
+    pf_work_order order; /* forward's, where workgroups do more than one */
     /* dq_sum and dq_turn together, which pf_backward_pre sets to 0, and how many u64 these are. */
     unsigned long long zeroed;
     pf_i64 zeroed_words;

@@ -14,6 +14,7 @@
 #define TARGET PF_TARGET_SM_80
 #define WIDENING PF_TARGET_SM_90A
 
+/* Workgroups of forward do several items of work. */
 #define ROW_OF(target, op, element_class)                                                          \
     {target,                                                                                       \
      PF_OP_##op,                                                                                   \
@@ -26,7 +27,7 @@
      1,                                                                                            \
      0,                                                                                            \
      1,                                                                                            \
-     0,                                                                                            \
+     PF_OP_##op <= PF_OP_FORWARD_JVP,                                                              \
      0,                                                                                            \
      0,                                                                                            \
      SCALAR_BIAS_BYTES},

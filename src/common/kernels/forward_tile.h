@@ -64,11 +64,11 @@ typedef struct forward_context {
 
 /* The workgroup's item of work of a round; false where nothing is left. */
 PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
-    const int at = pf_work_index(round, c->a->work_count);
-    if (at >= c->a->work_count)
-        return false;
-    c->w = forward_work_at(c->a, at);
-    return true;
+    pf_work_place place;
+    const bool some = pf_work_find(c->a, round, &place);
+    if (some)
+        c->w = forward_work_at(c->a, &place);
+    return some;
 }
 
 PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {

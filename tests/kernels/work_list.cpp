@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of forward's work (kernels/work.h) as the test calls it.
+#include "common/tuning.h"
+#include "common/kernels/port.h"
+
+extern "C" {
+#include "scalar.h"
+}
+#include "scalar_tiles.h"
+
+#define PF_OWNED_TILE SCALAR_OWNED_TILE
+#define PF_CROSS_TILE SCALAR_CROSS_TILE
+#define PF_OUT_DIM SCALAR_OUT_DIM
+#define PF_STAGES SCALAR_STAGES
+#include "port_scalar.h"
+
+#include "common/kernels/work.h"
+
+extern "C" bool work_find(const pf_attention_kargs *args, int blocks, int block, int round,
+                          int *head, int *rank);
+
+bool work_find(const pf_attention_kargs *args, int blocks, int block, int round, int *head,
+               int *rank) {
+    scalar_blocks = blocks;
+    scalar_block = block;
+    pf_work_place place;
+    const bool some = pf_work_find(args, round, &place);
+    *head = place.head;
+    *rank = place.rank;
+    return some;
+}
