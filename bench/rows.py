@@ -291,23 +291,28 @@ def decode(bench: Bench, keys: int = 65536) -> None:
 
 
 def host_seconds(*calls) -> list[float]:
-    """Median wall seconds of one call on the host, in turns, with the GPU idle at the start of each run of them. A run
-    is short enough that the driver's queue does not fill."""
-    runs, length = 25, 100
-    times = [[] for _ in calls]
+    """Wall seconds of one call on the host: the least of five medians, since others on the machine can disturb it for
+    longer than one takes. Calls take turns, with the GPU idle at the start of each run of them, and a run is short
+    enough that the driver's queue does not fill."""
+    repeats, runs, length = 5, 25, 100
+    medians = [[] for _ in calls]
     gc.disable()
     try:
-        for _ in range(runs):
-            for (call, arguments), each in zip(calls, times):
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                for _ in range(length):
-                    call(*arguments)
-                each.append((time.perf_counter() - start) / length)
+        for _ in range(repeats):
+            times = [[] for _ in calls]
+            for _ in range(runs):
+                for (call, arguments), each in zip(calls, times):
+                    torch.cuda.synchronize()
+                    start = time.perf_counter()
+                    for _ in range(length):
+                        call(*arguments)
+                    each.append((time.perf_counter() - start) / length)
+            for each, all_runs in zip(medians, times):
+                each.append(statistics.median(all_runs))
     finally:
         gc.enable()
         torch.cuda.synchronize()
-    return [statistics.median(each) for each in times]
+    return [min(each) for each in medians]
 
 
 def host(bench: Bench) -> None:

@@ -127,11 +127,12 @@ pfattn_status pfattn_create(const pfattn_handle_options *options, pfattn_handle 
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    pfattn_handle made = calloc(1, sizeof *made);
+    pfattn_handle made = aligned_alloc(_Alignof(struct pfattn_handle_s), sizeof *made);
     if (made == NULL) {
         return pf_error(PFATTN_ERROR_OUT_OF_MEMORY, "handle: %zu bytes could not be allocated",
                         sizeof *made);
     }
+    memset(made, 0, sizeof *made);
     status = open_options(&own, made);
     if (status != PFATTN_SUCCESS) {
         free(made);
@@ -225,27 +226,50 @@ static pfattn_status check_handle(pfattn_handle handle) {
     return PFATTN_SUCCESS;
 }
 
-/* A call as the backend takes it. */
-typedef struct call {
-    pf_problem problem;
-    pf_plan plan;
-} call;
+/* Plan a call whose problem is there, where the handle's backend can do it. */
+static pfattn_status plan_call(pfattn_handle handle, pf_call *call) {
+    const pf_backend *backend = handle->backend;
+    pfattn_status status = backend->plan(handle->device, &call->problem, &call->plan);
+    if (status == PFATTN_SUCCESS) {
+        call->workspace_bytes =
+            backend->workspace_size(handle->device, &call->problem, &call->plan);
+    }
+    return status;
+}
 
-/* The canonical problem and its plan, where the handle's backend can do it. */
+static pfattn_status make_call(pfattn_handle handle, pfattn_operation operation,
+                               const pfattn_attention *args, pf_call **call) {
+    *call = pf_calls_place(&handle->calls);
+    pfattn_status status = pf_problem_from_attention(operation, args, &(*call)->problem);
+    if (status == PFATTN_SUCCESS) {
+        status = plan_call(handle, *call);
+    }
+    if (status == PFATTN_SUCCESS) {
+        pf_calls_keep(&handle->calls, operation, args);
+    }
+    return status;
+}
+
+/* The call of a descriptor: a known one, or one that is made now. */
 static pfattn_status read_call(pfattn_handle handle, pfattn_operation operation,
-                               const pfattn_attention *args, call *c) {
+                               const pfattn_attention *args, pf_call **call) {
+    pfattn_attention own;
+    const pfattn_attention *view;
     pfattn_status status = check_handle(handle);
     if (status == PFATTN_SUCCESS) {
-        status = pf_problem_from_attention(operation, args, &c->problem);
+        status = pf_attention_view(args, &own, &view);
     }
-    return status == PFATTN_SUCCESS ? handle->backend->plan(handle->device, &c->problem, &c->plan)
-                                    : status;
+    if (status != PFATTN_SUCCESS) {
+        return status;
+    }
+    *call = pf_calls_find(&handle->calls, operation, view);
+    return *call != NULL ? PFATTN_SUCCESS : make_call(handle, operation, view, call);
 }
 
 pfattn_status pfattn_supported(pfattn_handle handle, pfattn_operation operation,
                                const pfattn_attention *args) {
-    call c;
-    return read_call(handle, operation, args, &c);
+    pf_call *call;
+    return read_call(handle, operation, args, &call);
 }
 
 pfattn_status pfattn_workspace_size(pfattn_handle handle, pfattn_operation operation,
@@ -254,12 +278,12 @@ pfattn_status pfattn_workspace_size(pfattn_handle handle, pfattn_operation opera
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "bytes: is NULL; there must be room for one");
     }
-    call c;
-    pfattn_status status = read_call(handle, operation, args, &c);
+    pf_call *call;
+    pfattn_status status = read_call(handle, operation, args, &call);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    *bytes = handle->backend->workspace_size(handle->device, &c.problem, &c.plan);
+    *bytes = call->workspace_bytes;
     return PFATTN_SUCCESS;
 }
 
@@ -294,26 +318,25 @@ static pfattn_status check_stream(pfattn_handle handle, const void *stream) {
 }
 
 /* The last checks, and the call downwards. */
-static pfattn_status launch(pfattn_handle handle, const call *c, void *workspace,
+static pfattn_status launch(pfattn_handle handle, pf_call *call, void *workspace,
                             size_t workspace_bytes, void *stream) {
     pfattn_status status = check_stream(handle, stream);
+    if (status == PFATTN_SUCCESS) {
+        status = check_workspace(workspace, workspace_bytes, call->workspace_bytes);
+    }
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    status =
-        check_workspace(workspace, workspace_bytes,
-                        handle->backend->workspace_size(handle->device, &c->problem, &c->plan));
-    return status == PFATTN_SUCCESS
-               ? handle->backend->launch(handle->device, &c->problem, &c->plan, workspace, stream)
-               : status;
+    pf_call_set_workspace(call, workspace);
+    return handle->backend->launch(handle->device, call, stream);
 }
 
 static pfattn_status compute(pfattn_handle handle, pfattn_operation operation,
                              const pfattn_attention *args, void *workspace, size_t workspace_bytes,
                              void *stream) {
-    call c;
-    pfattn_status status = read_call(handle, operation, args, &c);
-    return status == PFATTN_SUCCESS ? launch(handle, &c, workspace, workspace_bytes, stream)
+    pf_call *call;
+    pfattn_status status = read_call(handle, operation, args, &call);
+    return status == PFATTN_SUCCESS ? launch(handle, call, workspace, workspace_bytes, stream)
                                     : status;
 }
 
@@ -334,12 +357,13 @@ pfattn_status pfattn_backward_jvp(pfattn_handle handle, const pfattn_attention *
 
 pfattn_status pfattn_merge(pfattn_handle handle, const pfattn_merge_args *args, void *stream) {
     pfattn_status status = check_handle(handle);
-    call c;
+    pf_call call;
+    pf_call_begin(&call);
     if (status == PFATTN_SUCCESS) {
-        status = pf_problem_from_merge(args, &c.problem);
+        status = pf_problem_from_merge(args, &call.problem);
     }
     if (status == PFATTN_SUCCESS) {
-        status = handle->backend->plan(handle->device, &c.problem, &c.plan);
+        status = plan_call(handle, &call);
     }
-    return status == PFATTN_SUCCESS ? launch(handle, &c, NULL, 0, stream) : status;
+    return status == PFATTN_SUCCESS ? launch(handle, &call, NULL, 0, stream) : status;
 }

@@ -5,6 +5,7 @@
 
 #include <pfattn/pfattn.h>
 
+#include "call.h"
 #include "problem.h"
 #include "select.h"
 
@@ -38,11 +39,11 @@ typedef struct pf_backend {
     pfattn_status (*plan)(pf_device *device, const pf_problem *problem, pf_plan *plan);
     /* Called with the plan of the problem. */
     size_t (*workspace_size)(pf_device *device, const pf_problem *problem, const pf_plan *plan);
-    pfattn_status (*launch)(pf_device *device, const pf_problem *problem, const pf_plan *plan,
-                            void *workspace, void *stream);
+    /* Enqueue the call. Its arguments are filled here, unless they are already. */
+    pfattn_status (*launch)(pf_device *device, pf_call *call, void *stream);
     const pf_memory_ops *memory;
     /* What select goes by on an open device; NULL where the backend has no kernels to choose from.
-     * `pfattn tune` changes what `tuned` points to. */
+     * `pfattn tune` changes what `tuned` points to, and has the handle forget its calls. */
     const pf_capabilities *(*capabilities)(const pf_device *device);
 } pf_backend;
 
@@ -57,6 +58,7 @@ struct pfattn_handle_s {
     const pf_backend *backend;
     pf_device *device;
     int32_t index;
+    pf_calls calls;
 };
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef PF_PLAN_RUN_H
 #define PF_PLAN_RUN_H
 
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -10,9 +11,16 @@
 #include "kargs.h"
 #include "select.h"
 
+/* A tensor map, in the format of its driver. */
+typedef struct pf_tensor_map {
+    alignas(128) unsigned long long words[16];
+} pf_tensor_map;
+
 /* Arguments of the kernels of a call; what a call has no kernel for is not filled. Drivers copy
  * them in each launch. */
 typedef struct pf_plan_arguments {
+    pf_tensor_map maps[PF_MAP_COUNT]; /* the second argument of steps that are mapped */
+    bool mapped;                      /* the maps are right, or right but for their addresses */
     pf_attention_kargs attention;
     pf_merge_kargs merge;
     pf_widen_kargs widen;

@@ -84,8 +84,7 @@ static const tensor_rule rules[PF_TENSOR_COUNT] = {
 #undef X
 };
 
-/* A set of tensors has a bit for each. By operation: those that it may use, needs and writes. */
-typedef uint64_t tensor_set;
+/* By operation: the tensors that it may use, needs and writes. */
 #define BIT_OF(id) (UINT64_C(1) << (id))
 _Static_assert(PF_TENSOR_COUNT <= 64, "a set has a bit for each tensor");
 
@@ -101,13 +100,13 @@ _Static_assert(PF_TENSOR_COUNT <= 64, "a set has a bit for each tensor");
     }
 
 #define HAS(use) ((use) != NO)
-static const tensor_set usable[PF_OPERATION_COUNT] = SETS;
+static const pf_tensor_set usable[PF_OPERATION_COUNT] = SETS;
 #undef HAS
 #define HAS(use) ((use) == NEED)
-static const tensor_set needed[PF_OPERATION_COUNT] = SETS;
+static const pf_tensor_set needed[PF_OPERATION_COUNT] = SETS;
 #undef HAS
 #define HAS(use) ((use) == OUT)
-static const tensor_set outputs[PF_OPERATION_COUNT] = SETS;
+static const pf_tensor_set outputs[PF_OPERATION_COUNT] = SETS;
 #undef HAS
 
 static const char *const names[PF_TENSOR_COUNT] = {
@@ -139,11 +138,8 @@ const char *pf_tensor_name(pf_tensor_id id) {
     return names[id];
 }
 
-/* Take the first tensor out of a set that has one. */
-static int take_first(tensor_set *set) {
-    int id = __builtin_ctzll(*set);
-    *set &= *set - 1;
-    return id;
+pf_tensor_set pf_problem_outputs(const pf_problem *problem) {
+    return outputs[problem->operation];
 }
 
 /* ---- presence ------------------------------------------------------------------------------ */
@@ -167,21 +163,21 @@ static pfattn_status use_error(const pf_problem *problem, int id) {
 /* "dq, dk or dv", for the message that none of them is there. */
 static void list_outputs(const pf_problem *problem, char *text, size_t size) {
     size_t at = 0;
-    for (tensor_set rest = outputs[problem->operation]; rest != 0 && at < size;) {
+    for (pf_tensor_set rest = outputs[problem->operation]; rest != 0 && at < size;) {
         at += (size_t)snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "",
-                               names[take_first(&rest)]);
+                               names[pf_take_first(&rest)]);
     }
 }
 
-static pfattn_status check_presence(const pf_problem *problem, tensor_set present) {
+static pfattn_status check_presence(const pf_problem *problem, pf_tensor_set present) {
     int operation = problem->operation;
-    tensor_set wrong = (present & ~usable[operation]) | (needed[operation] & ~present);
-    for (tensor_set rest = present; rest != 0;) {
-        int id = take_first(&rest);
+    pf_tensor_set wrong = (present & ~usable[operation]) | (needed[operation] & ~present);
+    for (pf_tensor_set rest = present; rest != 0;) {
+        int id = pf_take_first(&rest);
         wrong |= present & BIT_OF(rules[id].source) ? 0 : BIT_OF(id);
     }
     if (wrong != 0) {
-        return use_error(problem, take_first(&wrong));
+        return use_error(problem, pf_take_first(&wrong));
     }
     if ((present & outputs[operation]) == 0) {
         char list[128];
@@ -320,11 +316,11 @@ static pfattn_status check_sequence(const char *name, int64_t length) {
                     name, length, SEQUENCE_LIMIT);
 }
 
-static pfattn_status check_shapes(const pf_problem *problem, tensor_set present) {
+static pfattn_status check_shapes(const pf_problem *problem, pf_tensor_set present) {
     size_table sizes;
     list_sizes(problem, &sizes);
     while (present != 0) {
-        pfattn_status status = check_shape(problem, &sizes, take_first(&present));
+        pfattn_status status = check_shape(problem, &sizes, pf_take_first(&present));
         if (status != PFATTN_SUCCESS) {
             return status;
         }
@@ -401,13 +397,13 @@ static pfattn_status type_error(const pf_problem *problem, int id, unsigned allo
                     pfattn_dtype_string(problem->dtype), list);
 }
 
-static pfattn_status check_types(const pf_problem *problem, tensor_set present) {
+static pfattn_status check_types(const pf_problem *problem, pf_tensor_set present) {
     pfattn_status status = check_problem_type(problem);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
     while (present != 0) {
-        int id = take_first(&present);
+        int id = pf_take_first(&present);
         unsigned allowed = allowed_types(problem, id);
         if (!(allowed & BIT(problem->tensor[id].dtype))) {
             return type_error(problem, id, allowed);
@@ -438,10 +434,10 @@ static bool may_be_in_place(const pf_problem *problem, int output, int input) {
 
 /* Views interleave freely (a packed gradient of q, k and v), so ranges of addresses say little; but
  * two tensors that begin at one address do share their first element. */
-static pfattn_status check_overlap(const pf_problem *problem, int output, tensor_set present) {
+static pfattn_status check_overlap(const pf_problem *problem, int output, pf_tensor_set present) {
     const pfattn_tensor *out = &problem->tensor[output];
     while (present != 0) {
-        int id = take_first(&present);
+        int id = pf_take_first(&present);
         const pfattn_tensor *other = &problem->tensor[id];
         if (other->data != out->data || id == output || pf_tensor_elements(other) == 0 ||
             may_be_in_place(problem, output, id)) {
@@ -458,9 +454,9 @@ static pfattn_status check_overlap(const pf_problem *problem, int output, tensor
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status check_outputs(const pf_problem *problem, tensor_set present) {
-    for (tensor_set rest = present & outputs[problem->operation]; rest != 0;) {
-        int id = take_first(&rest);
+static pfattn_status check_outputs(const pf_problem *problem, pf_tensor_set present) {
+    for (pf_tensor_set rest = present & outputs[problem->operation]; rest != 0;) {
+        int id = pf_take_first(&rest);
         pfattn_status status = pf_tensor_elements(&problem->tensor[id]) > 0
                                    ? check_overlap(problem, id, present)
                                    : PFATTN_SUCCESS;
@@ -471,9 +467,9 @@ static pfattn_status check_outputs(const pf_problem *problem, tensor_set present
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status check_layouts(pf_problem *problem, tensor_set present) {
-    for (tensor_set rest = present; rest != 0;) {
-        int id = take_first(&rest);
+static pfattn_status check_layouts(pf_problem *problem, pf_tensor_set present) {
+    for (pf_tensor_set rest = present; rest != 0;) {
+        int id = pf_take_first(&rest);
         pfattn_tensor *tensor = &problem->tensor[id];
         pfattn_status status =
             pf_tensor_check(names[id], tensor, outputs[problem->operation] & BIT_OF(id));
@@ -540,7 +536,7 @@ static pfattn_status check_flags(uint32_t flags) {
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status check_tensors(pf_problem *problem, tensor_set present) {
+static pfattn_status check_tensors(pf_problem *problem, pf_tensor_set present) {
     pfattn_status status = check_presence(problem, present);
     if (status != PFATTN_SUCCESS) {
         return status;
@@ -591,9 +587,9 @@ static const field merge_fields[] = {
 };
 
 /* Copy those tensors of a descriptor that are there; all others are zero already. */
-static tensor_set take_tensors(const void *args, const field *fields, size_t count,
-                               pf_problem *problem) {
-    tensor_set present = 0;
+static pf_tensor_set take_tensors(const void *args, const field *fields, size_t count,
+                                  pf_problem *problem) {
+    pf_tensor_set present = 0;
     for (size_t i = 0; i < count; i++) {
         const pfattn_tensor *tensor =
             (const pfattn_tensor *)((const char *)args + fields[i].offset);
@@ -629,11 +625,21 @@ static pfattn_status from_attention(pfattn_operation operation, const pfattn_att
     return set_alpha(args, result);
 }
 
+pfattn_status pf_attention_view(const pfattn_attention *args, pfattn_attention *own,
+                                const pfattn_attention **view) {
+    const void *seen;
+    pfattn_status status = pf_struct_view(&attention_struct, args, own, &seen);
+    if (status == PFATTN_SUCCESS) {
+        *view = seen;
+    }
+    return status;
+}
+
 pfattn_status pf_problem_from_attention(pfattn_operation operation, const pfattn_attention *args,
                                         pf_problem *problem) {
     pfattn_attention own;
-    const void *view;
-    pfattn_status status = pf_struct_view(&attention_struct, args, &own, &view);
+    const pfattn_attention *view;
+    pfattn_status status = pf_attention_view(args, &own, &view);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
@@ -665,7 +671,7 @@ pfattn_status pf_problem_from_merge(const pfattn_merge_args *args, pf_problem *p
     }
     memset(problem, 0, sizeof *problem);
     problem->operation = PF_MERGE;
-    tensor_set present = TAKE(&own, merge_fields, problem);
+    pf_tensor_set present = TAKE(&own, merge_fields, problem);
     status = check_merge_tangents(problem);
     return status == PFATTN_SUCCESS ? check_tensors(problem, present) : status;
 }

@@ -100,6 +100,27 @@ static inline bool pf_present(const pf_problem *problem, pf_tensor_id id) {
     return problem->tensor[id].dtype != PFATTN_DTYPE_NONE;
 }
 
+/* A set of tensors has a bit for each. */
+typedef uint64_t pf_tensor_set;
+
+static inline pf_tensor_set pf_tensor_bit(int id) {
+    return UINT64_C(1) << id;
+}
+
+/* Take the first tensor out of a set that has one. */
+static inline int pf_take_first(pf_tensor_set *set) {
+    int id = __builtin_ctzll(*set);
+    *set &= *set - 1;
+    return id;
+}
+
+/* What the problem's operation writes, if it is there. */
+pf_tensor_set pf_problem_outputs(const pf_problem *problem);
+
+/* `*view` is the descriptor where it has this library's own size, else `own`, a copy that has. */
+pfattn_status pf_attention_view(const pfattn_attention *args, pfattn_attention *own,
+                                const pfattn_attention **view);
+
 /* Check a descriptor and fill `*problem`; on failure the thread's error names the field, its value
  * and what is allowed, and what `*problem` holds means nothing. */
 pfattn_status pf_problem_from_attention(pfattn_operation operation, const pfattn_attention *args,

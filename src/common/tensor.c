@@ -56,6 +56,20 @@ static bool byte_extents(const pfattn_tensor *tensor, int64_t size, int64_t *low
            !__builtin_mul_overflow(high, size, highest);
 }
 
+/* Does the tensor, at this address, lie within the address space? */
+static bool is_within_memory(const pfattn_tensor *tensor, size_t size, uintptr_t address) {
+    int64_t lowest;
+    int64_t highest;
+    return byte_extents(tensor, (int64_t)size, &lowest, &highest) &&
+           (uintptr_t)0 - (uintptr_t)lowest <= address &&
+           (uintptr_t)highest <= UINTPTR_MAX - address;
+}
+
+bool pf_tensor_fits(const pfattn_tensor *tensor, const void *data) {
+    return data != NULL &&
+           is_within_memory(tensor, pfattn_dtype_size(tensor->dtype), (uintptr_t)data);
+}
+
 static pfattn_status check_address(const char *name, const pfattn_tensor *tensor, size_t size) {
     uintptr_t address = (uintptr_t)tensor->data;
     if (address == 0) {
@@ -68,10 +82,7 @@ static pfattn_status check_address(const char *name, const pfattn_tensor *tensor
                         "%s: data is %p; it must be aligned to the %zu bytes of one %s", name,
                         tensor->data, size, pfattn_dtype_string(tensor->dtype));
     }
-    int64_t lowest;
-    int64_t highest;
-    if (!byte_extents(tensor, (int64_t)size, &lowest, &highest) ||
-        (uintptr_t)0 - (uintptr_t)lowest > address || (uintptr_t)highest > UINTPTR_MAX - address) {
+    if (!is_within_memory(tensor, size, address)) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "%s: strides [%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
                         "] reach beyond the address space",

@@ -12,6 +12,10 @@
  * span of the dimensions before it. */
 pfattn_status pf_tensor_check(const char *name, const pfattn_tensor *tensor, bool output);
 
+/* Whether a tensor with elements that passed pf_tensor_check, its view canonical or not, may be at
+ * another address of the same alignment. */
+bool pf_tensor_fits(const pfattn_tensor *tensor, const void *data);
+
 /* Number of elements of a tensor that passed pf_tensor_check. */
 int64_t pf_tensor_elements(const pfattn_tensor *tensor);
 

@@ -65,11 +65,11 @@ static pfattn_status read_properties(const pf_cuda_driver *driver, int ordinal, 
 static int find_targets(const pf_cuda_driver *driver, const properties *p, int *targets) {
     int count = 0;
     bool hopper = p->major == 9 && p->minor == 0;
+    bool maps = driver->cuTensorMapEncodeTiled != NULL && driver->cuTensorMapReplaceAddress != NULL;
     const int candidates[PF_CUDA_TARGETS] = {PF_TARGET_SM_90A, PF_TARGET_SM_80};
     for (int i = 0; i < PF_CUDA_TARGETS; i++) {
         int target = candidates[i];
-        bool runs = target == PF_TARGET_SM_90A ? hopper && driver->cuTensorMapEncodeTiled != NULL
-                                               : p->major >= 8;
+        bool runs = target == PF_TARGET_SM_90A ? hopper && maps : p->major >= 8;
         if (runs && pf_target_is_built(pf_cuda_images, pf_cuda_images_count, target)) {
             targets[count++] = target;
         }

@@ -41,8 +41,7 @@ pfattn_status pf_cuda_device_open(int32_t index, pf_device **device);
 void pf_cuda_device_close(pf_device *device);
 pfattn_status pf_cuda_plan(pf_device *device, const pf_problem *problem, pf_plan *plan);
 size_t pf_cuda_workspace_size(pf_device *device, const pf_problem *problem, const pf_plan *plan);
-pfattn_status pf_cuda_launch(pf_device *device, const pf_problem *problem, const pf_plan *plan,
-                             void *workspace, void *stream);
+pfattn_status pf_cuda_launch(pf_device *device, pf_call *call, void *stream);
 extern const pf_memory_ops pf_cuda_memory;
 const pf_capabilities *pf_cuda_capabilities(const pf_device *device);
 

@@ -42,8 +42,9 @@
 
 /* NULL in drivers older than the function; what needs it is then left out. */
 #define PF_CUDA_OPTIONAL(X)                                                                        \
-    X(cuTensorMapEncodeTiled) /* sm_90a */                                                         \
-    X(cuFuncLoad)             /* loads a lazily loaded kernel now, not in its first launch */
+    X(cuTensorMapEncodeTiled)    /* sm_90a */                                                      \
+    X(cuTensorMapReplaceAddress) /* likewise */                                                    \
+    X(cuFuncLoad)                /* loads a lazily loaded kernel now, not in its first launch */
 
 typedef struct pf_cuda_driver {
 #define X(name) __typeof__(name) *name;

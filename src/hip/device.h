@@ -38,8 +38,7 @@ pfattn_status pf_hip_device_open(int32_t index, pf_device **device);
 void pf_hip_device_close(pf_device *device);
 pfattn_status pf_hip_plan(pf_device *device, const pf_problem *problem, pf_plan *plan);
 size_t pf_hip_workspace_size(pf_device *device, const pf_problem *problem, const pf_plan *plan);
-pfattn_status pf_hip_launch(pf_device *device, const pf_problem *problem, const pf_plan *plan,
-                            void *workspace, void *stream);
+pfattn_status pf_hip_launch(pf_device *device, pf_call *call, void *stream);
 extern const pf_memory_ops pf_hip_memory;
 const pf_capabilities *pf_hip_capabilities(const pf_device *device);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a problem to launches on the caller's stream. */
-#include <stdint.h>
 #include <stdio.h>
 
 #include "common/plan_run.h"
@@ -37,18 +36,17 @@ static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arg
     return pf_hip_check(driver, result, call);
 }
 
-pfattn_status pf_hip_launch(pf_device *device, const pf_problem *problem, const pf_plan *plan,
-                            void *workspace, void *stream) {
+pfattn_status pf_hip_launch(pf_device *device, pf_call *call, void *stream) {
     launches l = {device, stream};
-    pf_plan_arguments arguments;
     int previous;
-    if (plan->step_count == 0) {
+    if (call->plan.step_count == 0) {
         return PFATTN_SUCCESS;
     }
     pfattn_status status = pf_hip_enter(device, &previous);
     if (status != PFATTN_SUCCESS) {
         return status;
     }
-    pf_plan_fill(problem, plan, (uintptr_t)workspace, &arguments);
-    return pf_hip_leave(device, previous, pf_plan_run(plan, &arguments, launch_step, &l));
+    pf_call_fill(call);
+    return pf_hip_leave(device, previous,
+                        pf_plan_run(&call->plan, &call->arguments, launch_step, &l));
 }

@@ -89,16 +89,13 @@ static size_t workspace_size(pf_device *device, const pf_problem *problem, const
     return 0;
 }
 
-static pfattn_status launch(pf_device *device, const pf_problem *problem, const pf_plan *none,
-                            void *workspace, void *stream) {
+static pfattn_status launch(pf_device *device, pf_call *call, void *stream) {
     (void)device;
-    (void)none;
-    (void)workspace;
     if (stream != NULL) {
         return pf_error(PFATTN_ERROR_INVALID_ARGUMENT,
                         "stream: is %p but the ref backend has none; it must be NULL", stream);
     }
-    return pf_ref_run(problem, NULL);
+    return pf_ref_run(&call->problem, NULL);
 }
 
 static pfattn_status allocate(pf_device *device, size_t bytes, void **memory) {

@@ -330,13 +330,30 @@ CUresult cuFuncLoad(CUfunction function) {
 
 /* ---- work ---------------------------------------------------------------------------------- */
 
-/* The fake's own maps begin with this and the number of their encode. */
+/* What the fake's own maps begin with. */
+typedef struct fake_map {
+    unsigned mark;
+    int index; /* the number of their encode */
+    uint64_t told;
+    uint64_t address;
+} fake_map;
 static const unsigned map_mark = 0x70666d61;
 
-static int map_index(const CUtensorMap *map) {
-    unsigned words[2];
-    memcpy(words, map, sizeof words);
-    return words[0] == map_mark ? (int)words[1] : -1;
+static uint64_t mix(uint64_t sum, const void *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        sum = (sum ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3;
+    }
+    return sum;
+}
+
+/* Of all but the address. */
+static uint64_t checksum(const fake_encode *e) {
+    const uint64_t words[] = {(uint64_t)e->type, e->rank, (uint64_t)e->swizzle,
+                              (uint64_t)e->promotion, (uint64_t)e->fill};
+    uint64_t sum = mix(0xcbf29ce484222325, words, sizeof words);
+    sum = mix(sum, e->extent, sizeof e->extent);
+    sum = mix(sum, e->stride, sizeof e->stride);
+    return mix(sum, e->box, sizeof e->box);
 }
 
 static void copy_arguments(fake_launch *launch, void **parameters) {
@@ -351,7 +368,11 @@ static void copy_arguments(fake_launch *launch, void **parameters) {
     }
     memcpy(&launch->args.attention, parameters[0], sizeof launch->args.attention);
     for (int i = 0; i < FAKE_MAPS; i++) {
-        launch->map[i] = map_index((const CUtensorMap *)parameters[1] + i);
+        fake_map map;
+        memcpy(&map, (const CUtensorMap *)parameters[1] + i, sizeof map);
+        launch->map[i] = map.mark == map_mark ? map.index : -1;
+        launch->told[i] =
+            map.mark == map_mark ? mix(map.told, &map.address, sizeof map.address) : 0;
     }
 }
 
@@ -415,13 +436,24 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
     memcpy(e.box, box, rank * sizeof *box);
     NEED(encode_is_legal(&e, steps), CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&lock);
-    unsigned words[2] = {map_mark, (unsigned)fake.encode_count};
+    fake_map told = {map_mark, fake.encode_count, checksum(&e), (uint64_t)(size_t)address};
     if (fake.encode_count < FAKE_ENCODES) {
         fake.encodes[fake.encode_count++] = e;
     }
     pthread_mutex_unlock(&lock);
     memset(map, 0, sizeof *map);
-    memcpy(map, words, sizeof words);
+    memcpy(map, &told, sizeof told);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address) {
+    ENTER("cuTensorMapReplaceAddress");
+    fake_map told;
+    memcpy(&told, map, sizeof told);
+    NEED(told.mark == map_mark && address != NULL && (size_t)address % 16 == 0,
+         CUDA_ERROR_INVALID_VALUE);
+    told.address = (uint64_t)(size_t)address;
+    memcpy(map, &told, sizeof told);
     return CUDA_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cuda.h>
 
@@ -29,6 +30,8 @@ typedef struct fake_launch {
     int device;
     int map[FAKE_MAPS]; /* by operand and pf_map: index of the encode whose map was passed, -1 for
                            none */
+    uint64_t told[FAKE_MAPS]; /* a checksum of what that encode was told, and of the
+                                 address since; 0 for none */
     union {
         pf_attention_kargs attention;
         pf_merge_kargs merge;

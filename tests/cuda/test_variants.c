@@ -93,6 +93,13 @@ static void tuned_launch(void **state) {
     assert_int_equal(fake->encodes[fake->launches[0].map[PF_OPERAND_Q]].box[1], 128);
     assert_success(pfattn_forward(untuned, &a, NULL, 0, NULL));
     assert_string_equal(fake_image_name(fake->launches[1].image), "sm_90a/forward.f16.64.plain");
+    /* As `pfattn tune` changes it. */
+    *untuned->backend->capabilities(untuned->device)->tuned =
+        *handle->backend->capabilities(handle->device)->tuned;
+    pf_calls_forget(&untuned->calls);
+    assert_success(pfattn_forward(untuned, &a, NULL, 0, NULL));
+    assert_string_equal(fake_image_name(fake->launches[2].image), "sm_90a/forward.f16.64.plain.v1");
+    assert_int_equal(fake->launches[2].args.attention.work_count, 8 * 3);
     pfattn_destroy(handle);
     pfattn_destroy(untuned);
     assert_int_equal(fake->modules, 0);

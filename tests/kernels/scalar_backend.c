@@ -129,12 +129,10 @@ static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arg
     return PFATTN_SUCCESS;
 }
 
-static pfattn_status launch(pf_device *device, const pf_problem *problem, const pf_plan *plan,
-                            void *workspace, void *stream) {
+static pfattn_status launch(pf_device *device, pf_call *call, void *stream) {
     (void)stream;
-    pf_plan_arguments arguments;
-    pf_plan_fill(problem, plan, (uintptr_t)workspace, &arguments);
-    return pf_plan_run(plan, &arguments, launch_step, device);
+    pf_call_fill(call);
+    return pf_plan_run(&call->plan, &call->arguments, launch_step, device);
 }
 
 static pfattn_status allocate(pf_device *device, size_t bytes, void **memory) {

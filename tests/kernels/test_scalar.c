@@ -27,7 +27,7 @@ void scalar_fail(const char *what) {
 static void open_session(tool_session *session, struct pfattn_handle_s *handle, int device) {
     memset(session, 0, sizeof *session);
     assert_int_equal(scalar_backend.device_open(device, &session->device), PFATTN_SUCCESS);
-    *handle = (struct pfattn_handle_s){&scalar_backend, session->device, 0};
+    *handle = (struct pfattn_handle_s){.backend = &scalar_backend, .device = session->device};
     session->handle = handle;
     session->backend = &scalar_backend;
     snprintf(session->info.arch, sizeof session->info.arch, "scalar");

@@ -43,13 +43,11 @@ static size_t recorder_workspace(pf_device *device, const pf_problem *problem,
     return problem->operation == PF_MERGE ? 0 : record.needs;
 }
 
-static pfattn_status recorder_launch(pf_device *device, const pf_problem *problem,
-                                     const pf_plan *plan, void *workspace, void *stream) {
+static pfattn_status recorder_launch(pf_device *device, pf_call *call, void *stream) {
     (void)device;
-    (void)plan;
     record.launches++;
-    record.operation = problem->operation;
-    record.workspace = workspace;
+    record.operation = call->problem.operation;
+    record.workspace = call->workspace;
     record.stream = stream;
     return record.launched;
 }
@@ -70,8 +68,9 @@ static const pf_backend recorder = {
 
 static pfattn_handle make_recorder(const pf_backend *backend) {
     memset(&record, 0, sizeof record);
-    pfattn_handle handle = calloc(1, sizeof *handle);
+    pfattn_handle handle = aligned_alloc(_Alignof(struct pfattn_handle_s), sizeof *handle);
     assert_non_null(handle);
+    memset(handle, 0, sizeof *handle);
     handle->backend = backend;
     handle->index = 3;
     return handle;
@@ -132,6 +131,7 @@ static void workspaces_are_checked(void **state) {
                  PFATTN_ERROR_INVALID_ARGUMENT, "bytes: is NULL; there must be room for one");
     assert_int_equal(record.launches, 0);
     record.needs = 0;
+    pf_calls_forget(&handle->calls);
     assert_int_equal(pfattn_forward(handle, &args, (void *)(uintptr_t)0x10080, 0, NULL),
                      PFATTN_SUCCESS);
     pfattn_destroy(handle);

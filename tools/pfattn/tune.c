@@ -209,6 +209,7 @@ static int measure(tune_state *state, const tune_kernel *kernel, const pf_tuned_
         tuned->entry[0].length = INT64_MAX;
         tuned->entry[0].variant = kernel->variants[at]->variant;
         tuned->count = 1;
+        pf_calls_forget(&state->session.handle->calls);
         pfattn_status status = bench_measure(&state->session, c, &plan, &result);
         if (status != PFATTN_SUCCESS) {
             return tool_library_error(status);
