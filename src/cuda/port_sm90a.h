@@ -287,9 +287,10 @@ PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_so
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,
                              bool fresh) {
-    const pf_u32 b = pf_wgmma_tile(pf_shared_address(cross), 16);
-    pf_u32 a = owned->rows;
+    pf_u32 a = owned->rows, b = pf_wgmma_tile(pf_shared_address(cross), 16);
     asm volatile("" : "+r"(a)); /* no descriptors carried along, where registers are short */
+    if (PF_FORWARD_PAIRED && PF_GENERAL)
+        asm volatile("" : "+r"(b));
     pf_wgmma_pin(s->x, PF_SCORE_COUNT);
     pf_wgmma_fence();
     PF_UNROLL for (int c = 0; c < PF_HEAD_DIM; c += 16) {

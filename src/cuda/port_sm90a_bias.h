@@ -11,7 +11,7 @@
 
 #define PF_BIAS_RUN 8
 #define PF_BIAS_HELD                                                                               \
-    (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 64) /* else registers are short */
+    (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM != 128) /* else registers are short */
 #define PF_BIAS_BYTES PF_TUNED_BIAS_BYTES
 
 enum {
@@ -31,8 +31,9 @@ typedef struct pf_bias_place {
 
 typedef struct pf_bias_reader {
     pf_bias_place at;
-    pf_u32 lowest;                    /* of each half of the pairs that were read */
-    pf_u32 pairs[PF_SCORE_COUNT / 2]; /* where held */
+    pf_u32 lowest; /* of each half of the pairs that were read */
+    bool held;
+    pf_u32 pairs[PF_SCORE_COUNT / 2]; /* where it is */
 } pf_bias_reader;
 
 /* Of what this thread reads first of a mask. */
@@ -114,36 +115,31 @@ PF_DEVICE pf_bias_place pf_bias_place_of(const unsigned char *tile, const pf_kar
     return place;
 }
 
-/* A reader of nothing: all zeros. */
-PF_DEVICE pf_bias_reader pf_bias_reader_none() {
-    pf_bias_reader r;
-    r.lowest = PF_BIAS_INFINITY * 0x10001u;
-    PF_UNROLL for (int i = 0; i < PF_SCORE_COUNT / 2; ++i) r.pairs[i] = 0;
-    return r;
-}
-
 PF_DEVICE pf_bias_reader pf_bias_reader_of(const pf_bias_place *place, int offset) {
     pf_bias_reader r;
     r.at = *place;
     r.at.address += offset;
     r.lowest = PF_BIAS_INFINITY * 0x10001u;
-    if (PF_BIAS_HELD) {
-        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN)
-            pf_bias_pairs(&r, e, r.pairs + e / 2);
-        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN)
-            pf_bias_lowest(&r, r.pairs + e / 2);
-    }
+    r.held = false;
     return r;
+}
+
+PF_DEVICE void pf_bias_hold(pf_bias_reader *r) {
+    r->held = true;
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN)
+        pf_bias_pairs(r, e, r->pairs + e / 2);
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN)
+        pf_bias_lowest(r, r->pairs + e / 2);
 }
 
 /* Elements e, ..., e + 7 of the fragment. */
 PF_DEVICE void pf_bias_read(pf_bias_reader *r, int e, float x[PF_BIAS_RUN]) {
     pf_u32 read[4];
-    if (!PF_BIAS_HELD) {
+    if (!r->held) {
         pf_bias_pairs(r, e, read);
         pf_bias_lowest(r, read);
     }
-    const pf_u32 *pairs = PF_BIAS_HELD ? r->pairs + e / 2 : read;
+    const pf_u32 *pairs = r->held ? r->pairs + e / 2 : read;
     PF_UNROLL for (int i = 0; i < 4; ++i) {
         if (pf_bf16_elements) {
             x[2 * i] = __uint_as_float(pairs[i] << 16);

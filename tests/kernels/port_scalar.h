@@ -254,12 +254,14 @@ PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *,
 /* Staged bias: tiles of [query][key]. */
 #define PF_BIAS_RUN 4
 #define PF_BIAS_BYTES SCALAR_BIAS_BYTES
+#define PF_BIAS_HELD (PF_OP <= PF_OP_FORWARD_JVP)
 typedef struct pf_bias_place {
     const unsigned char *tile;
 } pf_bias_place;
 typedef struct pf_bias_reader {
     const unsigned char *tile;
-    bool excludes;
+    bool excludes, is_held;
+    float held[PF_SCORE_COUNT];
 } pf_bias_reader;
 typedef pf_bias_place pf_mask_reader;
 
@@ -293,15 +295,24 @@ PF_DEVICE pf_bias_place pf_bias_place_of(const unsigned char *tile, const pf_kar
 #define pf_mask_reader_of pf_bias_place_of
 
 PF_DEVICE pf_bias_reader pf_bias_reader_of(const pf_bias_place *place, int offset) {
-    const pf_bias_reader r = {place->tile + offset, false};
+    pf_bias_reader r;
+    r.tile = place->tile + offset;
+    r.excludes = r.is_held = false;
     return r;
 }
 
 PF_DEVICE void pf_bias_read(pf_bias_reader *r, int e, float *x) {
     for (int u = 0; u < PF_BIAS_RUN; ++u) {
-        x[u] = scalar_element((unsigned long long)r->tile, scalar_bias_index(e + u));
+        x[u] = r->is_held ? r->held[e + u]
+                          : scalar_element((unsigned long long)r->tile, scalar_bias_index(e + u));
         r->excludes = r->excludes || x[u] == -INFINITY;
     }
+}
+
+PF_DEVICE void pf_bias_hold(pf_bias_reader *r) {
+    for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN)
+        pf_bias_read(r, e, &r->held[e]);
+    r->is_held = true;
 }
 
 PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *r) {

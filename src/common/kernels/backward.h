@@ -89,9 +89,10 @@ PF_DEVICE void backward_fill(backward_context *c, int filler) {
     }
 }
 
-/* A consumer's items of work. */
-PF_DEVICE void backward_items(backward_context *c) {
+/* A consumer's items of work, with bias and mask of a kind. */
+PF_DEVICE void backward_items(backward_context *c, bias_kind kind) {
     const pf_attention_kargs *a = c->a;
+    c->bias.kind = kind;
     for (int round = 0, at; (at = backward_work_index(a, round)) < a->work_count; ++round) {
         pf_out dk, dv;
         c->w = backward_work_at(a, at);
@@ -132,10 +133,15 @@ PF_CLUSTER_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     PF_CONSUMER {
         if (c.bias_stages > 0)
             c.bias = bias_places_of(&sm->tile.bias, c.a);
+        const bias_kind kind = bias_kind_of(c.a);
         if (PF_BACKWARD_PAIRED)
             backward_paired_items(&c);
+        else if (kind == BIAS_ONLY)
+            backward_items(&c, BIAS_ONLY);
+        else if (kind == BIAS_MASK)
+            backward_items(&c, BIAS_MASK);
         else
-            backward_items(&c);
+            backward_items(&c, BIAS_ANY);
         pf_dq_drain();
     }
     pf_cluster_end();

@@ -194,7 +194,7 @@ PF_DEVICE void backward_first_fills(backward_context *c, backward_fills *fills, 
 
 /* Give a tile of bias and mask back; one that holds dS, once that has left. */
 PF_DEVICE void backward_release_bias(backward_context *c, backward_fills *fills) {
-    if (c->bias_stages == 0)
+    if (!backward_is_staged(c))
         return;
     if (c->a->dbias_staged)
         pf_bias_sent();

@@ -199,6 +199,11 @@ PF_DEVICE void backward_fill_bias(backward_context *c, const query_step *step) {
                   step->tile * PF_CROSS_TILE, c->w.j0, &c->bias_pos);
 }
 
+/* The kernel of dbias stages nothing. */
+PF_DEVICE bool backward_is_staged(const backward_context *c) {
+    return c->bias.kind != BIAS_ANY || c->bias_stages > 0;
+}
+
 /* What a thread of a compute group carries. */
 typedef struct backward_state {
     pf_owned k[1 + PF_TANGENT], v[1 + PF_TANGENT];
@@ -243,7 +248,7 @@ PF_DEVICE void backward_issue_dp(backward_context *c, backward_state *g) {
 }
 
 PF_DEVICE void backward_take_bias(backward_context *c, backward_state *g) {
-    if (c->bias_stages > 0)
+    if (backward_is_staged(c))
         bias_take(&g->bias, &c->bias, c->a, &c->sm->bias_ring, &c->bias_pos);
 }
 
@@ -292,14 +297,16 @@ PF_DEVICE void backward_exp(const backward_context *c, backward_state *g, bool t
     const pf_attention_kargs *a = c->a;
     const int stage = c->q_pos.take;
     const float *lse = c->sm->q_stats[stage][0], *tlse = c->sm->q_stats[stage][PF_T];
+    const bool natural = bias_is_natural(&c->bias);
     const float alpha = PF_GENERAL ? 1.f : a->alpha;
+    const float lse_unit = PF_GENERAL ? PF_LOG2E : 1.f; /* the plain kernel's is in it */
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int x = pf_score_cross(e);
         const float s = g->s[0].x[e];
         const bool keep = !tell_apart || s != -PF_INFINITY;
         const float p =
-            pf_exp2(PF_GENERAL ? pf_fma(s - lse[x], PF_LOG2E, PF_WEIGHT_SHIFT)
-                               : pf_fma(s, a->alpha_log2e, -(lse[x] - PF_WEIGHT_SHIFT)));
+            pf_exp2(natural ? pf_fma(s - lse[x], PF_LOG2E, PF_WEIGHT_SHIFT)
+                            : pf_fma(s, a->alpha_log2e, -(lse[x] * lse_unit - PF_WEIGHT_SHIFT)));
         g->s[0].x[e] = keep ? p : 0.f;
         if (PF_TANGENT) {
             const float t = p * pf_fma(g->s[PF_T].x[e], alpha, -tlse[x]);
@@ -312,7 +319,7 @@ PF_DEVICE void backward_exp(const backward_context *c, backward_state *g, bool t
  * this thread's scores kept? */
 PF_DEVICE bool backward_weights(backward_context *c, backward_state *g, const query_step *step) {
     bool whole = false;
-    if (PF_GENERAL && PF_RARELY(c->bias_stages == 0)) {
+    if (PF_GENERAL && PF_RARELY(!backward_is_staged(c))) {
         backward_add_bias(c, g, step);
         backward_exp(c, g, true);
     } else {

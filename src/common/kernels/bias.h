@@ -29,6 +29,8 @@ PF_DEVICE pf_bias_reader pf_mask_reader_of(const unsigned char *, const pf_karg_
 PF_DEVICE void pf_bias_read(pf_bias_reader *, int, float *x) {
     x[0] = 0.f;
 }
+PF_DEVICE void pf_bias_hold(pf_bias_reader *) {
+}
 PF_DEVICE bool pf_bias_excludes(const pf_bias_reader *) {
     return false;
 }
@@ -48,7 +50,6 @@ PF_DEVICE void pf_bias_clear(const pf_source *, const pf_rows *) {
 /* Targets that read when they add. */
 #ifndef PF_BIAS_HELD
 #define PF_BIAS_HELD 0
-#define pf_bias_reader_none() pf_bias_reader()
 #endif
 
 /* The stages of a ring, each with the tiles of those tensors that the problem has. */
@@ -164,12 +165,55 @@ PF_DEVICE void mask_exclude(pf_scores *s, const pf_mask_reader *reader) {
         pf_mask_exclude(reader, e, &s->x[e]);
 }
 
+/* What a problem has staged. Loops over tiles are compiled for the two that are met most without
+ * what these do not need, and once for all others. */
+typedef enum bias_kind {
+    BIAS_ANY,  /* any, each perhaps in a stage of its own, or none */
+    BIAS_ONLY, /* the bias and, in the JVP, its tangent */
+    BIAS_MASK  /* the mask alone, and a positive alpha */
+} bias_kind;
+
+PF_DEVICE bias_kind bias_kind_of(const pf_attention_kargs *a) {
+    const bool bias = bias_has(a, PF_MAP_BIAS), tbias = bias_has(a, PF_MAP_TBIAS);
+    if (bias_stages(a) == 0 || bias_apart(a))
+        return BIAS_ANY;
+    if (!bias_has(a, PF_MAP_MASK))
+        return bias && tbias == (PF_TANGENT == 1) ? BIAS_ONLY : BIAS_ANY;
+    return PF_TANGENT || bias || !(a->alpha > 0.f) ? BIAS_ANY : BIAS_MASK;
+}
+
 /* Where a thread reads bias and, at PF_T, its tangent in the first stage; what the next is apart.
  */
 typedef struct bias_places {
     pf_bias_place of[1 + PF_TANGENT];
     int stage_bytes;
+    bias_kind kind; /* known where a loop is compiled */
 } bias_places;
+
+/* bias_has, bias_apart and whether anything is staged, as far as possible without asking. */
+PF_DEVICE bool bias_is(const bias_places *places, const pf_attention_kargs *a, int map) {
+    return places->kind == BIAS_ANY ? bias_has(a, map)
+                                    : (places->kind == BIAS_MASK) == (map == PF_MAP_MASK);
+}
+
+PF_DEVICE bool bias_is_apart(const bias_places *places, const pf_attention_kargs *a) {
+    return places->kind == BIAS_ANY && bias_apart(a);
+}
+
+PF_DEVICE bool bias_is_staged(const bias_places *places, const pf_attention_kargs *a) {
+    return places->kind != BIAS_ANY || bias_stages(a) > 0;
+}
+
+/* Are all of a tile's elements read, and so the tile given back, while products are under way? */
+PF_DEVICE bool bias_is_held(const bias_places *places) {
+    return PF_BIAS_HELD && places->kind == BIAS_ONLY;
+}
+
+/* Are scores in natural units once this is done with them? With a mask alone they stay dot
+ * products. */
+PF_DEVICE bool bias_is_natural(const bias_places *places) {
+    return PF_GENERAL && places->kind != BIAS_MASK;
+}
 
 PF_DEVICE bias_places bias_places_of(bias_tiles *tiles, const pf_attention_kargs *a) {
     bias_places places;
@@ -177,6 +221,7 @@ PF_DEVICE bias_places bias_places_of(bias_tiles *tiles, const pf_attention_kargs
     if (PF_TANGENT)
         places.of[PF_T] = pf_bias_place_of(bias_tile(tiles, a, PF_MAP_TBIAS, 0), &a->tbias);
     places.stage_bytes = bias_stage_bytes(a);
+    places.kind = BIAS_ANY;
     PF_KEEP(places.stage_bytes);
     return places;
 }
@@ -188,26 +233,27 @@ PF_DEVICE pf_bias_reader bias_reader_of(const bias_places *places, int n, const 
 
 typedef struct bias_readers {
     pf_bias_reader of[1 + PF_GROUP_T];
+    bool excludes; /* where held: the bias, something */
 } bias_readers;
 
 PF_DEVICE void bias_make_readers(bias_readers *readers, const bias_places *places,
-                                 const pf_attention_kargs *a, const pf_ring_pos *pos) {
-    if (bias_has(a, PF_MAP_BIAS))
-        readers->of[0] = bias_reader_of(places, 0, pos);
-    else
-        readers->of[0] = pf_bias_reader_none();
-    if (PF_GROUP_T && bias_has(a, PF_MAP_TBIAS))
+                                 const pf_ring_pos *pos) {
+    readers->of[0] = bias_reader_of(places, 0, pos);
+    if (PF_GROUP_T)
         readers->of[PF_GROUP_T] = bias_reader_of(places, PF_T, pos);
-    else if (PF_GROUP_T)
-        readers->of[PF_GROUP_T] = pf_bias_reader_none();
 }
 
 /* Wait for the tiles of the next scores, and read them, while their products are under way. */
 PF_DEVICE void bias_take(bias_readers *readers, const bias_places *places,
                          const pf_attention_kargs *a, pf_ring *ring, pf_ring_pos *pos) {
     pf_ring_take(ring, pos, a->bias_stages);
-    if (PF_BIAS_HELD)
-        bias_make_readers(readers, places, a, pos);
+    if (!bias_is_held(places))
+        return;
+    bias_make_readers(readers, places, pos);
+    pf_bias_hold(&readers->of[0]);
+    if (PF_GROUP_T)
+        pf_bias_hold(&readers->of[PF_GROUP_T]);
+    readers->excludes = pf_bias_excludes(&readers->of[0]);
 }
 
 /* Tangents of scores that are not kept are 0. */
@@ -258,18 +304,22 @@ PF_DEVICE bool bias_add_apart(const bias_places *places, bias_tiles *tiles,
 PF_DEVICE bool bias_add(bias_readers *readers, const bias_places *places, bias_tiles *tiles,
                         const pf_attention_kargs *a, pf_scores *s, pf_ring *ring,
                         pf_ring_pos *pos) {
-    if (bias_apart(a))
+    if (bias_is_apart(places, a))
         return bias_add_apart(places, tiles, a, s, ring, pos);
-    if (!PF_BIAS_HELD)
-        bias_make_readers(readers, places, a, pos);
-    const bool mask = bias_has(a, PF_MAP_MASK);
+    if (places->kind == BIAS_MASK) {
+        bias_add_mask(s, tiles, a, pos);
+        return true;
+    }
+    if (!bias_is_held(places))
+        bias_make_readers(readers, places, pos);
+    const bool mask = bias_is(places, a, PF_MAP_MASK);
     bool excludes = false;
-    if (PF_BIAS_HELD || bias_has(a, PF_MAP_BIAS)) {
+    if (bias_is(places, a, PF_MAP_BIAS)) {
         bias_add_tile(&s[0], &readers->of[0], a->alpha);
-        excludes = pf_bias_excludes(&readers->of[0]);
+        excludes = bias_is_held(places) ? readers->excludes : pf_bias_excludes(&readers->of[0]);
     } else
         bias_scale(&s[0], a->alpha);
-    if (PF_GROUP_T && (PF_BIAS_HELD || bias_has(a, PF_MAP_TBIAS)))
+    if (PF_GROUP_T && bias_is(places, a, PF_MAP_TBIAS))
         bias_add_tile(&s[PF_GROUP_T], &readers->of[PF_GROUP_T], a->alpha);
     else if (PF_GROUP_T)
         bias_scale(&s[PF_GROUP_T], a->alpha);
@@ -284,17 +334,30 @@ PF_DEVICE bool bias_add(bias_readers *readers, const bias_places *places, bias_t
     return excludes || mask;
 }
 
-/* The tangents alone, t = alpha t + that of the bias, of a group without the scores themselves;
- * what else bias_fill loaded is taken too, and the last stage remains to be given back. */
-PF_DEVICE void bias_add_tangent(const bias_places *places, const pf_attention_kargs *a,
-                                pf_scores *t, pf_ring *ring, pf_ring_pos *pos) {
+/* bias_take of a group that has the tangents alone. */
+PF_DEVICE void bias_take_tangent(pf_bias_reader *held, const bias_places *places,
+                                 const pf_attention_kargs *a, pf_ring *ring, pf_ring_pos *pos) {
     pf_ring_take(ring, pos, a->bias_stages);
-    if (bias_apart(a) && bias_has(a, PF_MAP_BIAS))
+    *held = bias_reader_of(places, PF_T, pos);
+    if (bias_is_held(places))
+        pf_bias_hold(held);
+}
+
+/* Its bias_add, t = alpha t + the tangent of the bias; what else bias_fill loaded is taken too, and
+ * the last stage remains to be given back where it was not held. */
+PF_DEVICE void bias_add_tangent(pf_bias_reader *held, const bias_places *places,
+                                const pf_attention_kargs *a, pf_scores *t, pf_ring *ring,
+                                pf_ring_pos *pos) {
+    if (bias_is_held(places)) {
+        bias_add_tile(t, held, a->alpha);
+        return;
+    }
+    if (bias_is_apart(places, a) && bias_has(a, PF_MAP_BIAS))
         bias_proceed(a, ring, pos);
-    if (bias_has(a, PF_MAP_TBIAS)) {
+    if (bias_is(places, a, PF_MAP_TBIAS)) {
         pf_bias_reader reader = bias_reader_of(places, PF_T, pos);
         bias_add_tile(t, &reader, a->alpha);
-        if (bias_apart(a) && bias_has(a, PF_MAP_MASK))
+        if (bias_is_apart(places, a) && bias_has(a, PF_MAP_MASK))
             bias_proceed(a, ring, pos);
     } else
         bias_scale(t, a->alpha);

@@ -151,7 +151,7 @@ PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk
         pf_turn_pass();
         forward_take_qk(c, f, walk);
         forward_release_qk(c, walk);
-        if (bias_stages(c->a) > 0) {
+        if (bias_is_staged(&c->bias, c->a)) {
             bias_skip(c->a, &c->sm->bias_ring, &c->bias_pos);
             forward_release_bias(c);
         }
@@ -255,6 +255,24 @@ PF_DEVICE void forward_fill(forward_context *c, int filler) {
     }
 }
 
+/* What a compute group does, with bias and mask of a kind. */
+PF_DEVICE void forward_consume(forward_context *c, bias_kind kind) {
+    c->bias.kind = kind;
+    for (int round = 0; forward_begin_work(c, round); ++round) {
+        forward_state f;
+        forward_begin(&f);
+        PF_REFILL({
+            const key_walk walk = key_walk_begin(c->a, &c->w);
+            forward_prefetch(c, &walk);
+        });
+        if (PF_OVERLAP)
+            forward_walk_overlapped(c, &f);
+        else
+            forward_walk_in_order(c, &f);
+        forward_finish(c, &f);
+    }
+}
+
 PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     PF_SHARED(forward_shared, sm);
     forward_context c = {};
@@ -276,18 +294,12 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     PF_CONSUMER {
         if (bias_stages(c.a) > 0)
             c.bias = bias_places_of(&sm->bias, c.a);
-        for (int round = 0; forward_begin_work(&c, round); ++round) {
-            forward_state f;
-            forward_begin(&f);
-            PF_REFILL({
-                const key_walk walk = key_walk_begin(c.a, &c.w);
-                forward_prefetch(&c, &walk);
-            });
-            if (PF_OVERLAP)
-                forward_walk_overlapped(&c, &f);
-            else
-                forward_walk_in_order(&c, &f);
-            forward_finish(&c, &f);
-        }
+        const bias_kind kind = bias_kind_of(c.a);
+        if (kind == BIAS_ONLY)
+            forward_consume(&c, BIAS_ONLY);
+        else if (kind == BIAS_MASK)
+            forward_consume(&c, BIAS_MASK);
+        else
+            forward_consume(&c, BIAS_ANY);
     }
 }

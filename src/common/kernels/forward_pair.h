@@ -107,6 +107,7 @@ typedef struct forward_tangent {
     pf_owned q[1 + PF_TANGENT];
     pf_scores t;           /* dS, then H = P * dS */
     pf_scores given;       /* the weights P, or a piece of O */
+    pf_bias_reader bias;   /* of these tangents */
     pf_weights p, h;       /* both, rounded */
     pf_out o;              /* sum H v + P tv */
     float mean[PF_SLOTS];  /* of H over this thread's keys */
@@ -123,6 +124,11 @@ PF_DEVICE void forward_tangent_scores(forward_context *c, forward_tangent *g,
     pf_ring_take(&sm->tk_ring, &c->tk_pos, PF_STAGES);
     pf_scores_mma(&g->t, &g->q[0], &sm->k[c->tk_pos.take][PF_T], false);
     pf_mma_commit();
+    if (bias_is_staged(&c->bias, c->a)) {
+        bias_take_tangent(&g->bias, &c->bias, c->a, &sm->bias_ring, &c->bias_pos);
+        if (bias_is_held(&c->bias))
+            forward_release_bias(c);
+    }
     pf_mma_wait(1);
     pf_ring_release(&sm->k_ring, &c->k_pos, PF_STAGES);
     pf_mma_wait(0);
@@ -150,9 +156,10 @@ PF_DEVICE void forward_tangent_add_bias(const forward_context *c, forward_tangen
 }
 
 PF_DEVICE void forward_tangent_bias(forward_context *c, forward_tangent *g, const key_walk *walk) {
-    if (bias_stages(c->a) > 0) {
-        bias_add_tangent(&c->bias, c->a, &g->t, &c->sm->bias_ring, &c->bias_pos);
-        forward_release_bias(c);
+    if (bias_is_staged(&c->bias, c->a)) {
+        bias_add_tangent(&g->bias, &c->bias, c->a, &g->t, &c->sm->bias_ring, &c->bias_pos);
+        if (!bias_is_held(&c->bias))
+            forward_release_bias(c);
     } else
         forward_tangent_add_bias(c, g, walk);
 }
@@ -244,6 +251,18 @@ PF_DEVICE void forward_pair_tangent(forward_context *c) {
     forward_tangent_finish(c, &g);
 }
 
+/* What a compute group does, with bias and mask of a kind. */
+PF_DEVICE void forward_pair_consume(forward_context *c, bias_kind kind) {
+    c->bias.kind = kind;
+    if (pf_pair_is_first()) {
+        for (int round = 0; forward_begin_work(c, round); ++round)
+            forward_pair_primal(c);
+    } else {
+        for (int round = 0; forward_begin_work(c, round); ++round)
+            forward_pair_tangent(c);
+    }
+}
+
 PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     PF_SHARED(forward_shared, sm);
     forward_context c = {};
@@ -269,12 +288,9 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     PF_CONSUMER {
         if (bias_stages(c.a) > 0)
             c.bias = bias_places_of(&sm->bias, c.a);
-        if (pf_pair_is_first()) {
-            for (int round = 0; forward_begin_work(&c, round); ++round)
-                forward_pair_primal(&c);
-        } else {
-            for (int round = 0; forward_begin_work(&c, round); ++round)
-                forward_pair_tangent(&c);
-        }
+        if (bias_kind_of(c.a) == BIAS_ONLY)
+            forward_pair_consume(&c, BIAS_ONLY);
+        else
+            forward_pair_consume(&c, BIAS_ANY);
     }
 }

@@ -155,11 +155,6 @@ PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a
     }
 }
 
-PF_DEVICE void forward_take_bias(forward_context *c, forward_state *f) {
-    if (bias_stages(c->a) > 0)
-        bias_take(&f->bias, &c->bias, c->a, &c->sm->bias_ring, &c->bias_pos);
-}
-
 /* Give a tile of bias and mask back. */
 PF_DEVICE void forward_release_bias(forward_context *c) {
     pf_ring_release(&c->sm->bias_ring, &c->bias_pos, c->a->bias_stages);
@@ -169,6 +164,14 @@ PF_DEVICE void forward_release_bias(forward_context *c) {
             key_walk_next(&c->fill_bias, c->a, &c->w);
         }
     });
+}
+
+PF_DEVICE void forward_take_bias(forward_context *c, forward_state *f) {
+    if (!bias_is_staged(&c->bias, c->a))
+        return;
+    bias_take(&f->bias, &c->bias, c->a, &c->sm->bias_ring, &c->bias_pos);
+    if (bias_is_held(&c->bias))
+        forward_release_bias(c);
 }
 
 /* Where a walk enters a pair: the tiles with j0 + PF_CROSS_TILE <= key_end, low <= i - j < high for
@@ -192,19 +195,20 @@ PF_DEVICE bool forward_keeps_all(const forward_context *c, const forward_state *
                                c->w.i0 + pf_group_end(), j0, j0 + PF_CROSS_TILE);
 }
 
-/* Dot products to scores: in the general kernel in natural units, in the plain one as they are;
- * -inf where they are not kept. */
+/* Dot products to scores: in the general kernel in natural units, in the plain one and with a mask
+ * alone as they are; -inf where they are not kept. */
 PF_DEVICE void forward_scores(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
     const forward_work *w = &c->w;
     const int j0 = walk->tile * PF_CROSS_TILE;
-    if (PF_GENERAL && PF_RARELY(bias_stages(a) == 0)) {
+    if (PF_GENERAL && PF_RARELY(!bias_is_staged(&c->bias, a))) {
         forward_add_bias(f, a, w, walk->pair, j0);
         return;
     }
     if (PF_GENERAL) {
         bias_add(&f->bias, &c->bias, &c->sm->bias, a, f->s, &c->sm->bias_ring, &c->bias_pos);
-        forward_release_bias(c);
+        if (!bias_is_held(&c->bias))
+            forward_release_bias(c);
     }
     if (PF_RARELY(!forward_keeps_all(c, f, walk)))
         forward_mask_window(f, a, w, walk->pair, j0);
@@ -234,7 +238,8 @@ PF_DEVICE void forward_find_max(const forward_state *f, float max[PF_SLOTS]) {
  * log2(e) would overflow. */
 PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
-    const float unit = PF_GENERAL ? PF_LOG2E : a->alpha_log2e;
+    const bool natural = bias_is_natural(&c->bias);
+    const float unit = natural ? PF_LOG2E : a->alpha_log2e;
     forward_scores(c, f, walk);
 
     float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
@@ -247,14 +252,14 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
         f->rescale[s] = pf_exp2((f->max[s] - offset[s]) * unit);
         f->max[s] = max[s];
         sum[s] = mean[s] = 0.f;
-        if (!PF_GENERAL)
+        if (!natural)
             offset[s] = offset[s] * unit - PF_WEIGHT_SHIFT;
     }
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int s = pf_score_slot(e);
         const float x = f->s[0].x[e];
-        const float p = pf_exp2(PF_GENERAL ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT)
-                                           : pf_fma(x, unit, -offset[s]));
+        const float p = pf_exp2(natural ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT)
+                                        : pf_fma(x, unit, -offset[s]));
         f->s[0].x[e] = FORWARD_MARKS && x == -PF_INFINITY ? -0.f : p;
         sum[s] += p;
         if (PF_GROUP_T) {
@@ -326,7 +331,7 @@ PF_DEVICE void forward_store_stat(const pf_attention_kargs *a, const pf_karg_ten
 PF_DEVICE void forward_store_lse(const forward_context *c, const forward_state *f, int s,
                                  float sum) {
     const pf_attention_kargs *a = c->a;
-    const float scale = PF_GENERAL ? 1.f : a->alpha;
+    const float scale = bias_is_natural(&c->bias) ? 1.f : a->alpha;
     if (a->splits > 1) {
         forward_store_stat(a, &a->lse, &c->w, s, PF_PART_MAX, f->max[s] * scale);
         forward_store_stat(a, &a->lse, &c->w, s, PF_PART_SUM, sum * PF_WEIGHT_UNSHIFT);

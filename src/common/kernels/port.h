@@ -190,8 +190,9 @@
  *         pf_bias_read(&r, e, x)  elements from e on of the fragment of scores, PF_BIAS_RUN of
  *         them, where e is a multiple of it
  *     pf_bias_excludes(&r)  was one of those read -inf? Called uniformly, perhaps true in vain
- *     PF_BIAS_HELD 1  a reader holds all that it gives, so is made while products are under way;
- *         pf_bias_reader_none()  gives zeros. Left out where it reads when asked
+ *     PF_BIAS_HELD 1  where there is a bias alone, with its tangent, its reader is told to hold all
+ *         that it gives while products are under way: pf_bias_hold(&r). Left out where readers read
+ *         when asked
  *     pf_mask_reader m = pf_mask_reader_of(tile, tensor); pf_mask_exclude(&m, e, x)  likewise, of a
  *         mask: x becomes -inf where it excludes, whatever it was, and stays as it was elsewhere
  *     pf_bias_put(tile, w)  dS in place of the group's bias, as dbias of the operands' type
