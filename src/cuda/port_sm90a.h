@@ -20,9 +20,10 @@
 #define PF_LAZY_MAX (PF_OP == PF_OP_FORWARD_JVP || PF_HEAD_DIM == 256)
 #define PF_ASKS_FOR_NAN (PF_OP == PF_OP_BACKWARD && PF_GENERAL)
 #define PF_TURNS_ROWS (PF_OP <= PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
-/* Two accumulators of 128 columns leave no registers for weights and dS beside them. */
-#define PF_BACKWARD_LATE (PF_CROSS_TILE == 128)
-/* Nor do two outputs of 256 channels for anything beside them. */
+/* With bias all warpgroups meet anyway, before dbias leaves. */
+#define PF_BACKWARD_LAGS (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM <= 128 && !PF_GENERAL)
+#define PF_BACKWARD_TURNS (PF_HEAD_DIM == 64)
+/* Two outputs of 256 channels leave no registers for anything beside them. */
 #define PF_FORWARD_PAIRED (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 256)
 #define PF_PAIRED (PF_FORWARD_PAIRED || PF_BACKWARD_PAIRED)
 #define PF_KEEP(x) asm volatile("" : "+r"(x))

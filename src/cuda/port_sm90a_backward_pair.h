@@ -122,6 +122,13 @@ PF_DEVICE void pf_pair_done() {
     pf_barrier_arrive_one(&pf_port()->scores_free);
 }
 
+/* pf_ring_release of a stage that threads have read from since the last fence: what is loaded into
+ * it next comes after that. */
+PF_DEVICE void pf_pair_release(pf_ring *ring, pf_ring_pos *pos, int stages) {
+    pf_async_fence();
+    pf_ring_release(ring, pos, stages);
+}
+
 /* Over the keys of this workgroup. */
 PF_DEVICE void pf_cross_mma(pf_cross_out *d, const pf_exchange *exchange,
                             const pf_crossed_tile *owned, int channel0, bool fresh) {

@@ -34,7 +34,8 @@ typedef struct pf_dq_order {
 typedef struct alignas(1024) pf_port_shared {
     float dq[PF_GROUPS][PF_DQ_SHARE];
     pf_dq_order order[PF_GROUPS];
-    pf_u64 scores_free, ds_room, ds_full; /* of pairs */
+    pf_u64 scores_free, ds_room, ds_full;                  /* of pairs */
+    pf_u64 lag_full[PF_EXCHANGES], lag_free[PF_EXCHANGES]; /* where dQ lags */
 } pf_port_shared;
 enum { PF_PORT_SHARED_BYTES = sizeof(pf_port_shared) };
 
@@ -50,10 +51,47 @@ PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
     pf_named_sync(PF_BARRIER_EXCHANGE, 128 * PF_GROUPS);
 }
 
-PF_DEVICE void pf_out_mma_exchange(pf_out *out, const pf_exchange *exchange,
-                                   const pf_cross_tile *cross, int channel0) {
-    pf_out_mma_stored(out, exchange, cross->bytes[channel0 / PF_SLAB][0]);
+#if PF_BACKWARD_LAGS
+/* Of how many dS the group has made dQ. */
+typedef struct pf_lag {
+    pf_u32 taken;
+} pf_lag;
+
+PF_DEVICE void pf_lag_begin(pf_lag *lag) {
+    lag->taken = 0;
 }
+
+PF_DEVICE void pf_lag_init() {
+    if (threadIdx.x != 0)
+        return;
+    for (int i = 0; i < PF_EXCHANGES; ++i) {
+        pf_barrier_init(&pf_port()->lag_full[i], 4 * PF_GROUPS); /* each warp arrives */
+        pf_barrier_init(&pf_port()->lag_free[i], 4 * PF_GROUPS);
+    }
+    pf_barrier_init_fence();
+}
+
+PF_DEVICE void pf_lag_give(const pf_lag *lag, int ahead, pf_exchange (*exchanges)[1],
+                           const pf_weights *w) {
+    const pf_u32 n = lag->taken + ahead, at = n % PF_EXCHANGES;
+    pf_barrier_wait(&pf_port()->lag_free[at], n / PF_EXCHANGES % 2 ^ 1);
+    pf_exchange_store(exchanges[at], w);
+    pf_async_fence();
+    __syncwarp();
+    pf_barrier_arrive_one(&pf_port()->lag_full[at]);
+}
+
+PF_DEVICE pf_exchange *pf_lag_take(const pf_lag *lag, pf_exchange (*exchanges)[1]) {
+    const pf_u32 at = lag->taken % PF_EXCHANGES;
+    pf_barrier_wait(&pf_port()->lag_full[at], lag->taken / PF_EXCHANGES % 2);
+    return exchanges[at];
+}
+
+PF_DEVICE void pf_lag_done(pf_lag *lag) {
+    __syncwarp();
+    pf_barrier_arrive_one(&pf_port()->lag_free[lag->taken++ % PF_EXCHANGES]);
+}
+#endif
 
 /* ---- the product for dQ ---- */
 

@@ -25,7 +25,7 @@ GENERAL = "4"  # PF_VARIANT_GENERAL: the row of a kernel's general image
 SERIALIZED = re.compile(r"C75\d\d.*serializ.*", re.IGNORECASE)
 
 # Kernels whose speed is promised: no spills. On sm_90a the producer warp, which has given its registers
-# away, may spill what it knows of its work; the consumers, all that lies before it gives them, may not.
+# away, may spill what it knows of its work; the consumers may not, in their loops over tiles.
 HOT = re.compile(r"(sm_80|sm_90a)\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain(\.v\d)?"
                  r"|sm_80\.forward\.f32\.(64|128|256)\.(plain|general)"
                  r"|sm_90a\.(forward|forward_jvp)\.(f16|bf16)\.256\.plain(\.v\d)?"
@@ -53,7 +53,7 @@ def parse_report(image, text):
 
 
 # Opcodes of Hopper machine code: the low 12 bits of its 16-byte instructions.
-WGMMA, SET_MAX_REGISTERS, SPILLS = 0x9f0, 0x9c8, (0x387, 0x983)
+WGMMA, SET_MAX_REGISTERS, BRANCH, SPILLS = 0x9f0, 0x9c8, 0x947, (0x387, 0x983)
 
 
 def sections(elf):
@@ -66,8 +66,19 @@ def sections(elf):
         yield elf[start:elf.index(0, start)].decode(), elf[offset:offset + size]
 
 
+def branch(code, at):
+    """Where the instruction at a byte offset branches to: 4-byte words from the next, 8 bits apart from the rest."""
+    low, = struct.unpack_from("<Q", code, at)
+    high, = struct.unpack_from("<Q", code, at + 8)
+    words = (low >> 16 & 0xff) | ((low >> 34 | high << 30) & (1 << 40) - 1) << 8
+    return at + 16 + 4 * (words - (words >> 47 << 48))
+
+
 def consumers_spill(fatbin, kernel):
-    """Whether a kernel with warp roles spills before its producer's part."""
+    """Whether a kernel with warp roles spills where its consumers loop over tiles.
+
+    What they know of an item of work they may spill before such a loop, and find again behind it.
+    """
     elf = fatbin[fatbin.index(b"\x7fELF"):]
     code = dict(sections(elf))[f".text.{kernel}"]
     opcodes = [struct.unpack_from("<H", code, at)[0] & 0xfff for at in range(0, len(code), 16)]
@@ -75,7 +86,13 @@ def consumers_spill(fatbin, kernel):
     products = [i for i, opcode in enumerate(opcodes) if opcode == WGMMA]
     if len(roles) != 2 or not products or products[-1] > roles[1]:
         return True  # not laid out as expected: nothing can be said for it
-    return any(opcode in SPILLS for opcode in opcodes[:roles[1]])
+    loops = [range(branch(code, 16 * i) // 16, i + 1) for i, opcode in enumerate(opcodes[:roles[1]])
+             if opcode == BRANCH]
+    innermost = []  # code that was moved out of a loop branches back too, over more than the loop
+    for loop in sorted((x for x in loops if any(i in x for i in products)), key=len):
+        if not any(loop.start < x.stop and x.start < loop.stop for x in innermost):
+            innermost.append(loop)
+    return not innermost or any(opcodes[i] in SPILLS for loop in innermost for i in loop)
 
 
 def expected_kernels(op):

@@ -17,7 +17,8 @@ extern "C" {
 #define PF_ROLLED
 #define PF_INFINITY INFINITY
 #define PF_OVERLAP PF_TEST_OVERLAP
-#define PF_BACKWARD_LATE (PF_TEST_OVERLAP && PF_ELEMENT != PF_KTYPE_BF16)
+#define PF_BACKWARD_LAGS !PF_GENERAL
+#define PF_BACKWARD_TURNS 1
 #define PF_LAZY_MAX PF_TEST_OVERLAP
 #define PF_PARKS_WEIGHTS (PF_TEST_OVERLAP && PF_OP == PF_OP_FORWARD_JVP)
 #define PF_EXCHANGES 2
@@ -386,12 +387,31 @@ PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
         memcpy(exchange[n].x, w[n].x, sizeof w[n].x);
 }
 
-PF_DEVICE void pf_out_mma_exchange(pf_out *out, const pf_exchange *exchange,
-                                   const pf_cross_tile *cross, int channel0) {
-    pf_weights w;
-    memcpy(w.x, exchange->x, sizeof w.x);
-    pf_out_mma(out, &w, cross, channel0);
+#if PF_BACKWARD_LAGS
+typedef struct pf_lag {
+    int taken;
+} pf_lag;
+
+PF_DEVICE void pf_lag_init() {
 }
+
+PF_DEVICE void pf_lag_begin(pf_lag *lag) {
+    lag->taken = 0;
+}
+
+PF_DEVICE void pf_lag_give(const pf_lag *lag, int ahead, pf_exchange (*exchanges)[1 + PF_TANGENT],
+                           const pf_weights *w) {
+    pf_exchange_publish(exchanges[(lag->taken + ahead) % PF_EXCHANGES], w);
+}
+
+PF_DEVICE pf_exchange *pf_lag_take(const pf_lag *lag, pf_exchange (*exchanges)[1 + PF_TANGENT]) {
+    return exchanges[lag->taken % PF_EXCHANGES];
+}
+
+PF_DEVICE void pf_lag_done(pf_lag *lag) {
+    ++lag->taken;
+}
+#endif
 
 PF_DEVICE void pf_weights_park(pf_exchange *parked, const pf_weights *w) {
     memcpy(parked->x, w->x, sizeof w->x);

@@ -6,6 +6,7 @@
  * dV and both splits of dS come out right without a second set of accumulators. With grouped
  * queries a round walks over the heads of the group. A bias that is broadcast nowhere gets its
  * dbias here. */
+#include "backward_lag.h"
 #include "backward_pair.h"
 
 typedef struct backward_dq_shared {
@@ -13,8 +14,7 @@ typedef struct backward_dq_shared {
     pf_exchange ds[PF_EXCHANGES][1 + PF_TANGENT]; /* dS, for dQ */
 } backward_dq_shared;
 
-/* A consumer's steps of one pair. dQ is added to memory while the products behind it are under way:
- * dK, and where they are late dV, whose weights are packed once dS needs no registers any more. */
+/* A consumer's steps of one pair. dQ is added to memory while the product for dK is under way. */
 PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fills *fills,
                               backward_state *g, pf_out *dk, pf_out *dv) {
     for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, &c->w), ++n) {
@@ -27,42 +27,34 @@ PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fi
         backward_take_bias(c, g);
         pf_mma_wait(1);
         const bool whole = backward_weights(c, g, &walk->at);
-        if (!PF_BACKWARD_LATE) {
-            backward_pack_weights(g);
-            backward_issue_dv(c, g, dv);
-        }
-        pf_mma_wait(PF_BACKWARD_LATE ? 0 : 1);
+        backward_pack_weights(g);
+        backward_issue_dv(c, g, dv);
+        pf_mma_wait(1);
         backward_ds(c, g, whole);
         backward_put_dbias(c, g, &walk->at);
         pf_exchange_publish(ds, g->ds);
         backward_send_dbias(c, &walk->at);
         backward_issue_dq(c, ds, c->w.channel0, &dq);
-        if (PF_BACKWARD_LATE) {
-            backward_pack_weights(g);
-            backward_issue_dv(c, g, dv);
-            backward_issue_dk_exchanged(c, ds, dk);
-        } else {
-            backward_issue_dk(c, g, dk);
-        }
-        pf_mma_wait(PF_BACKWARD_LATE ? 2 : 1);
-        if (!PF_BACKWARD_LATE)
-            backward_release_dout(c, fills);
+        backward_issue_dk(c, g, dk);
+        pf_mma_wait(1);
+        backward_release_dout(c, fills);
         backward_add_dq(c, &dq, &walk->at, c->w.channel0);
         backward_release_bias(c, fills);
         pf_mma_wait(0);
-        if (PF_BACKWARD_LATE)
-            backward_release_dout(c, fills);
         backward_release_q(c, fills);
     }
 }
 
-PF_DEVICE void backward_round(backward_context *c, int pair, pf_out *dk, pf_out *dv) {
+PF_DEVICE void backward_round(backward_context *c, pf_lag *lag, int pair, pf_out *dk, pf_out *dv) {
     backward_state g;
     query_walk walk = query_walk_begin(c->a, &c->w, pair);
     backward_fills fills = {walk, walk, walk};
     PF_REFILL(backward_first_fills(c, &fills, pair));
     backward_take_kv(c, &g, pair);
-    backward_steps(c, &walk, &fills, &g, dk, dv);
+    if (PF_BACKWARD_LAGS)
+        backward_lagged_steps(c, lag, &walk, &fills, &g, dk, dv);
+    else
+        backward_steps(c, &walk, &fills, &g, dk, dv);
     pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
     pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
 }
@@ -92,6 +84,8 @@ PF_DEVICE void backward_fill(backward_context *c, int filler) {
 /* A consumer's items of work, with bias and mask of a kind. */
 PF_DEVICE void backward_items(backward_context *c, bias_kind kind) {
     const pf_attention_kargs *a = c->a;
+    pf_lag lag;
+    pf_lag_begin(&lag);
     c->bias.kind = kind;
     for (int round = 0, at; (at = backward_work_index(a, round)) < a->work_count; ++round) {
         pf_out dk, dv;
@@ -101,7 +95,7 @@ PF_DEVICE void backward_items(backward_context *c, bias_kind kind) {
         pf_out_zero(&dv);
         for (int pair = 0; pair < a->pairs; ++pair) {
             pf_out_zero(&dk);
-            backward_round(c, pair, &dk, &dv);
+            backward_round(c, &lag, pair, &dk, &dv);
             backward_store_dk(c, pair, &dk);
         }
         backward_store_dv(c, &dv);
@@ -120,6 +114,7 @@ PF_CLUSTER_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
     pf_ring_init(&c.sm->v_ring, 1);
     pf_ring_init(&c.sm->q_ring, PF_STAGES);
     pf_pair_init();
+    pf_lag_init();
     pf_ring_init(&c.sm->dout_ring, PF_DOUT_STAGES);
     if (PF_BIAS_BYTES > 0)
         pf_ring_init(&c.sm->bias_ring, c.bias_stages);

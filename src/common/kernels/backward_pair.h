@@ -27,6 +27,7 @@ typedef struct pf_pair {
 #define pf_pair_meet_peer(pair) ((void)(pair))
 #define pf_cross_mma_peer(d, exchange, tile, channel0) ((void)0)
 #define pf_pair_done() ((void)0)
+#define pf_pair_release(ring, pos, stages) ((void)(ring), (void)(pos), (void)(stages))
 #endif
 
 /* The product for dQ, over this workgroup's keys first. */
@@ -41,10 +42,10 @@ PF_DEVICE void backward_issue_pair_dq(backward_context *c, pf_pair *pair, pf_cro
 PF_DEVICE void backward_first_weights(backward_context *c, pf_pair *pair, backward_state *g,
                                       pf_out *dv) {
     pf_pair_give_scores(pair, c->ds[0], &g->s[0]);
-    pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
     pf_ring_take(&c->sm->dout_ring, &c->dout_pos, PF_DOUT_STAGES);
     backward_pack_weights(g);
     backward_issue_dv(c, g, dv);
+    pf_pair_release(&c->sm->q_ring, &c->q_pos, PF_STAGES);
 }
 
 /* The first group's steps of one pair. The scores of the next tile are under way while dS is waited

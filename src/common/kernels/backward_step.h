@@ -227,22 +227,6 @@ PF_DEVICE void backward_release_dout(backward_context *c, backward_fills *fills)
     });
 }
 
-/* Targets that issue dV as soon as there are weights. */
-#ifndef PF_BACKWARD_LATE
-#define PF_BACKWARD_LATE 0
-#define pf_out_mma_exchange(out, exchange, cross, channel0)                                        \
-    ((void)(out), (void)(exchange), (void)(cross))
-#endif
-
-/* dK with dS taken from the exchange, so that its registers are free. */
-PF_DEVICE void backward_issue_dk_exchanged(backward_context *c, pf_exchange *ds, pf_out *dk) {
-    const pf_cross_tile *q = c->sm->q[c->q_pos.take];
-    pf_out_mma_exchange(dk, &ds[PF_T], &q[0], c->w.channel0);
-    if (PF_TANGENT)
-        pf_out_mma_exchange(dk, &ds[0], &q[PF_T], c->w.channel0);
-    pf_mma_commit();
-}
-
 PF_DEVICE void backward_store_dk(const backward_context *c, int pair, pf_out *dk) {
     const pf_attention_kargs *a = c->a;
     const backward_work *w = &c->w;

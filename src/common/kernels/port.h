@@ -119,10 +119,15 @@
  *     PF_GROUPS_SKIP 1    in forward a group issues no products for tiles of which it keeps
  * nothing; it owns rows [pf_group_begin(), pf_group_end()) of the workgroup's
  *
- * LATE PRODUCTS, likewise:
- *     PF_BACKWARD_LATE 1    backward issues dV and dK of a step together, after dS is exchanged.
- *         pf_out_mma_exchange(out, exchange, cross, channel0) is pf_out_mma with the group's own
- *         weights in the exchange
+ * LAGGED DQ, likewise, for targets whose groups need not meet in each step of backward:
+ *     PF_BACKWARD_LAGS 1     the product for dQ of a step comes a step late (backward_lag.h)
+ *     PF_BACKWARD_TURNS      1: groups take turns, see pf_turn_wait()
+ *     pf_lag_init()          before pf_cluster_sync()
+ *     pf_lag_begin(lag)      a thread's pf_lag, its place among the PF_EXCHANGES exchanges:
+ *     pf_lag_give(lag, ahead, exchanges, w)  put the group's w into the one that is taken next, or
+ *         `ahead` after it, once all groups have done with what is there
+ *     pf_lag_take(lag, exchanges)     the next one to take, once the w of all groups is there
+ *     pf_lag_done(lag)       the group's product from that is done
  *
  * LAZY MAXIMUM, likewise, for targets on which scaling an output costs much:
  *     PF_LAZY_MAX 1    in forward, weights stay relative to a maximum that has grown a little
@@ -176,6 +181,8 @@
  *     pf_cross_mma_peer(d, exchange, tile, channel0)  pf_cross_mma, added, over the other
  *         workgroup's owned rows
  *     pf_pair_done()         the group's products from the exchange are done
+ *     pf_pair_release(ring, pos, stages)  pf_ring_release, where threads have read the stage
+ *         themselves
  *     PF_DOUT_STAGES         buffers in the ring of tiles of dO, where these are not PF_STAGES
  *     PF_DELTA_WITH_Q 1      delta comes with the tile of Q, not of dO
  *
