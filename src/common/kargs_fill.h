@@ -9,8 +9,8 @@
 
 pf_divisor pf_divisor_of(int value);
 
-/* Every field but work_count and order, which are each step's own. `workspace` is the device address of the
- * scratch memory. */
+/* Every field but work_count and order, which are each step's own. `workspace` is the device
+ * address of the scratch memory. */
 void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,
                    pf_attention_kargs *args);
 

@@ -254,13 +254,37 @@ const pf_tuning *pf_kernel_find(const pf_capabilities *c, int target, int op, pf
     return tuning != NULL && tuning->shared_bytes <= c->shared_bytes ? tuning : NULL;
 }
 
-/* Which variant the tuning file wants: plain kernels alone have more than one. */
+/* The variant for short sequences, where they are that and the build has one; otherwise 0. */
+static int default_variant(const pf_capabilities *c, const pf_problem *problem, int target,
+                           int op) {
+    int head_dim = padded_head_dim(problem), owned = 0;
+    int64_t longest = problem->queries > problem->keys ? problem->queries : problem->keys;
+    for (int i = 0; i < c->tuning_count && !pf_is_backward(problem); i++) {
+        const pf_tuning *t = &c->tuning[i];
+        if (t->op != op || t->head_dim != head_dim || t->target != target ||
+            t->element_class != PF_CLASS_OF((int)problem->dtype)) {
+            continue;
+        }
+        if (t->variant == 0) {
+            owned = t->owned_tile;
+        } else if (longest <= t->short_most && problem->queries > owned &&
+                   pf_kernel_find(c, target, op, problem->dtype, head_dim, false, t->variant)) {
+            return t->variant;
+        }
+    }
+    return 0;
+}
+
+/* Plain kernels alone have more than one variant. The tuning file decides where it has an entry. */
 static int choose_variant(const pf_capabilities *c, const pf_problem *problem, int target, int op,
                           bool general) {
+    if (general) {
+        return 0;
+    }
     int64_t owned = pf_is_backward(problem) ? problem->keys : problem->queries;
-    return general ? 0
-                   : pf_tuned_variant(c->tuned, target, op, problem->dtype,
-                                      padded_head_dim(problem), problem->causal, owned);
+    int tuned = pf_tuned_variant(c->tuned, target, op, problem->dtype, padded_head_dim(problem),
+                                 problem->causal, owned);
+    return tuned >= 0 ? tuned : default_variant(c, problem, target, op);
 }
 
 /* Does the target stage its operands through tensor maps? */

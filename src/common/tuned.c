@@ -49,7 +49,7 @@ int pf_tuned_variant(const pf_tuned *tuned, int target, int op, pfattn_dtype ele
             best = entry;
         }
     }
-    return best != NULL ? best->variant : 0;
+    return best != NULL ? best->variant : -1;
 }
 
 /* ---- lines --------------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ struct pf_capabilities;
  * cache directory. What is stale or broken is logged, with its line, and ignored. */
 void pf_tuned_read(pf_tuned *tuned, const struct pf_capabilities *capabilities, const char *device);
 
-/* The variant for a plain kernel and a problem of so many owned rows; 0 where no entry holds.
+/* The variant for a plain kernel and a problem of so many owned rows; -1 where no entry holds.
  * `tuned` may be NULL. */
 int pf_tuned_variant(const pf_tuned *tuned, int target, int op, pfattn_dtype element, int head_dim,
                      bool causal, int64_t length);

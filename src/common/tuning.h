@@ -35,7 +35,8 @@
 #define PF_PASS_THREADS 256
 
 /* Most rows that the table may have for one kernel. Row 0 is the default; others, the variants, are
- * compiled beside it where only a device can tell which is best, for `pfattn tune` to find out. */
+ * compiled beside it where only a device can tell which is best, for `pfattn tune` to find out, or
+ * for short sequences. */
 #define PF_VARIANTS 4
 
 /* In place of the number of a variant: the row is the default of the general kernel, which without
@@ -72,6 +73,8 @@ typedef struct pf_tuning {
     int waves_per_eu; /* AMD: waves that registers must leave room for on each SIMD */
     int variant;      /* 0, the default, less than PF_VARIANTS, or PF_VARIANT_GENERAL */
     int bias_bytes;   /* of shared_bytes, for staged tiles of bias and mask; 0 for none */
+    int short_most;   /* of a variant that is the default where queries are more than a tile of
+                         row 0, and neither they nor keys more than this; 0 for none */
 } pf_tuning;
 
 /* Workgroups that do one item of work together; they own neighbouring tiles. */

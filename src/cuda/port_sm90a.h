@@ -10,6 +10,8 @@
 #define PF_KERNEL_TAIL , const __grid_constant__ pf_tensor_maps pf_maps
 /* The JVP has registers for it only without bias, and with H in shared memory. */
 #define PF_PARKS_WEIGHTS (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
+/* So that the queries of the next item or pair come while those of the last are in use. */
+#define PF_Q_STAGES (PF_OP == PF_OP_FORWARD && PF_HEAD_DIM <= 128 && !PF_GENERAL ? 2 : 1)
 #define PF_OVERLAP (!PF_TANGENT || PF_PARKS_WEIGHTS)
 /* Two warpgroups on the same 64 keys: each has an accumulator of 256 columns. */
 #define PF_BACKWARD_PAIRED (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM == 256 && !PF_GENERAL)
@@ -43,12 +45,13 @@ enum {
      * leave no choice the producer spills some of what it knows of the workgroup's next item. One
      * group alone starts with as many as it can have. */
     PF_CROWDED = PF_OP == PF_OP_BACKWARD || (PF_HEAD_DIM > 64 && PF_OP != PF_OP_FORWARD),
-    PF_PRODUCER_REGISTERS = PF_GROUPS == 3 ? 32
+    PF_PRODUCER_REGISTERS = PF_GROUPS >= 3 ? 32
                             : PF_CROWDED   ? 24
                                            : 40,
-    PF_CONSUMER_REGISTERS = PF_GROUPS == 3 ? 160
-                            : PF_CROWDED   ? 240
-                                           : 232,
+    PF_CONSUMER_REGISTERS = PF_GROUPS == 4   ? 112
+                            : PF_GROUPS == 3 ? 160
+                            : PF_CROWDED     ? 240
+                                             : 232,
 };
 static_assert(PF_OWNED_TILE == 64 * PF_OWNERS, "each warpgroup owns 64 rows");
 static_assert(PF_CLUSTER_OF(pf_tuned.persistent) == (PF_BACKWARD_PAIRED ? 2 : 1),

@@ -10,7 +10,8 @@
  *
  * GENERAL(...) is the row of a kernel's general image, where that has one of its own: bias and mask
  * need shared memory and registers. VARIANT(n, ...) is a further row of a kernel; meson.build lists
- * for which kernels they are compiled.
+ * for which kernels they are compiled. SHORT(n, length, ...) is one that is the default where
+ * sequences are no longer than this.
  *
  * Where kernels store a tensor map in place of an operand, dimensions of stride 0 (batch or head)
  * have extent 1 in the map: their coordinate is then 0. */
@@ -31,18 +32,20 @@
 /* clang-format off */
 PF_TUNING_TABLE pf_cuda_tuning[] = {
 #define ROW(...) VARIANT(0, __VA_ARGS__)
-#define VARIANT(...) BOTH(__VA_ARGS__, 0)
-#define GENERAL(...) BOTH(PF_VARIANT_GENERAL, __VA_ARGS__)
-#define BOTH(variant, target, op, element_class, hd, owned, cross, out, stages, threads, kib, blocks,    \
+#define VARIANT(n, ...) SHORT(n, 0, __VA_ARGS__)
+#define SHORT(n, most, ...) BOTH(n, most, __VA_ARGS__, 0)
+#define GENERAL(...) BOTH(PF_VARIANT_GENERAL, 0, __VA_ARGS__)
+#define BOTH(variant, most, target, op, element_class, hd, owned, cross, out, stages, threads, kib, blocks,    \
              persistent, bias_kib)                                                                       \
     {PF_TARGET_##target, PF_OP_##op, PF_CLASS_##element_class,                                           \
      hd, owned, cross, out, stages, threads, PF_KIB(kib), blocks, persistent, 0, variant,                \
-     PF_KIB(bias_kib)},
+     PF_KIB(bias_kib), most},
     /*   target   operation     class   hd  owned cross out stages threads KiB blocks persistent */
-    ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512, 114,  1,  1)
-    VARIANT(1, SM_90A, FORWARD, HALF, 64, 128, 128,  64,  2,     384,  98,  1,  1)
-    ROW(SM_90A, FORWARD,       HALF,  128,  128,  128, 128,  2,     384, 178,  1,  1)
+    ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512, 138,  1,  1)
+    SHORT(1, 1024, SM_90A, FORWARD, HALF, 64, 256, 64, 64, 4,    640, 164,  1,  1)
+    ROW(SM_90A, FORWARD,       HALF,  128,  128,  128, 128,  2,     384, 210,  1,  1)
     ROW(SM_90A, FORWARD,       HALF,  256,  128,   80, 256,  2,     384, 226,  1,  1)
+    SHORT(1, 512, SM_90A, FORWARD, HALF, 256, 128, 64, 256, 2,   384, 194,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,   64,  128,   96,  64,  2,     384, 178,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,  128,  128,   64, 128,  2,     384, 226,  1,  1)
     ROW(SM_90A, FORWARD_JVP,   HALF,  256,   64,   64, 256,  1,     384, 210,  1,  1)
@@ -105,6 +108,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_80,  FORWARD,       E5M2,  256,   64,   32, 256,  2,     128,  97,  1,  0)
 #undef BOTH
 #undef GENERAL
+#undef SHORT
 #undef VARIANT
 #undef ROW
 };

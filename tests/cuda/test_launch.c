@@ -31,16 +31,20 @@ static int close_handle(void **state) {
                : -1;
 }
 
-static const pf_tuning *row(int target, int op, int head_dim) {
+static const pf_tuning *variant_row(int target, int op, int head_dim, int variant) {
     for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
         const pf_tuning *t = &pf_cuda_tuning[i];
         if (t->target == target && t->op == op && t->element_class == PF_CLASS_HALF &&
-            t->head_dim == head_dim && t->variant == 0) {
+            t->head_dim == head_dim && t->variant == variant) {
             return t;
         }
     }
     fail_msg("no such row");
     return NULL;
+}
+
+static const pf_tuning *row(int target, int op, int head_dim) {
+    return variant_row(target, op, head_dim, 0);
 }
 
 static int ceil_div(int64_t a, int64_t b) {
@@ -104,7 +108,7 @@ static void assert_calls(const char *const *names, int count) {
  * caller's. */
 static void forward_plain(void **state) {
     (void)state;
-    const pf_tuning *t = row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64);
+    const pf_tuning *t = variant_row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64, 1);
     pfattn_attention a =
         test_attention(PF_FORWARD, PFATTN_DTYPE_BF16, (test_shape){2, 4, 2, 1000, 500, 64, 40});
     int stream;
@@ -112,7 +116,7 @@ static void forward_plain(void **state) {
     int work = 8 * ceil_div(1000, t->owned_tile) * (64 / t->out_dim);
     int most = 132 * t->min_blocks;
     assert_int_equal(fake->launch_count, 1);
-    assert_launch(0, "pf_forward", "sm_90a/forward.bf16.64.plain",
+    assert_launch(0, "pf_forward", "sm_90a/forward.bf16.64.plain.v1",
                   t->persistent && work > most ? most : work, t->threads, t->shared_bytes);
     const fake_launch *l = &fake->launches[0];
     assert_ptr_equal(l->stream, &stream);
@@ -253,7 +257,7 @@ static void forward_split(void **state) {
  * maps read the copies. */
 static void forward_widened(void **state) {
     (void)state;
-    const pf_tuning *t = row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64);
+    const pf_tuning *t = variant_row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64, 1);
     pfattn_attention a =
         test_attention(PF_FORWARD, PFATTN_DTYPE_E5M2, (test_shape){2, 4, 2, 1000, 500, 36, 64});
     a.o.dtype = PFATTN_DTYPE_F16;
@@ -283,7 +287,7 @@ static void forward_widened(void **state) {
 
     const fake_launch *l = &fake->launches[1];
     assert_string_equal(l->kernel, "pf_forward");
-    assert_string_equal(fake_image_name(l->image), "sm_90a/forward.f16.64.plain");
+    assert_string_equal(fake_image_name(l->image), "sm_90a/forward.f16.64.plain.v1");
     assert_int_equal(l->args.attention.element_type, PF_KTYPE_F16);
     assert_int_equal(l->args.attention.dim_qk, 36);
     assert_int_equal(l->args.attention.o_type, PF_KTYPE_F16);

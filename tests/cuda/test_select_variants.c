@@ -9,16 +9,22 @@
 #include "select.h"
 
 /* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
- * variant, bytes for bias */
+ * variant, bytes for bias, most keys or queries of a short problem */
 static const pf_tuning table[] = {
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0,
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0, 0,
      0},
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 128, 64, 2, 384, 80001, 1, 1, 0, 1,
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 128, 64, 2, 384, 80001, 1, 1, 0, 1, 0,
      0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 512, 128, 128, 2, 384, 90000, 1, 1, 0, 0,
+     0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 128, 64, 128, 2, 384, 90000, 1, 1, 0, 1,
+     0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 256, 64, 128, 2, 384, 90000, 1, 1, 0, 2,
+     0, 1024},
     {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0, 0,
-     0},
+     0, 0},
     {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 64, 128, 64, 2, 384, 130000, 1, 0, 0, 1,
-     0},
+     0, 0},
 };
 
 /* A device with a tuning file. */
@@ -89,6 +95,37 @@ static void tuned_variants(void **state) {
     assert_true(pf_select_workspace(&c, &problem, &plan) >= plan.scratch.bytes);
 }
 
+/* Without a word of the tuning file the variant for short sequences runs where both are short and a
+ * tile of the default does not hold the queries. */
+static void short_sequences(void **state) {
+    (void)state;
+    pf_capabilities c = device(NULL);
+    static const struct {
+        int64_t queries, keys;
+        bool is_short;
+    } cases[] = {{513, 1, true},   {1024, 1024, true}, {512, 1024, false},
+                 {1, 1024, false}, {1025, 513, false}, {513, 1025, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        test_shape shape = {1, 2, 2, cases[i].queries, cases[i].keys, 128, 128};
+        pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_BF16, shape);
+        pf_problem problem = test_problem(PF_FORWARD, &a);
+        pf_plan plan = test_plan(&c, &problem);
+        assert_int_equal(plan.tuning->variant, cases[i].is_short ? 2 : 0);
+    }
+    pf_tuned tuned = {
+        .entry = {{PF_TARGET_SM_90A, PF_OP_FORWARD, PFATTN_DTYPE_BF16, 128, false, INT64_MAX, 0}},
+        .count = 1};
+    c.tuned = &tuned;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_BF16, (test_shape){1, 2, 2, 1024, 1024, 128, 128});
+    pf_problem problem = test_problem(PF_FORWARD, &a);
+    assert_int_equal(test_plan(&c, &problem).tuning->variant, 0);
+    c.tuned = NULL;
+    test_images[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_BF16, 128, false, 2)] = false;
+    assert_int_equal(test_plan(&c, &problem).tuning->variant, 0);
+    test_images[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_BF16, 128, false, 2)] = true;
+}
+
 /* A variant that this build lacks or whose memory the device has not does not exist. */
 static void kernels_that_are_there(void **state) {
     (void)state;
@@ -110,6 +147,7 @@ static void kernels_that_are_there(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tuned_variants),
+        cmocka_unit_test(short_sequences),
         cmocka_unit_test(kernels_that_are_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,8 @@
      PF_OP_##op <= PF_OP_FORWARD_JVP,                                                              \
      0,                                                                                            \
      0,                                                                                            \
-     SCALAR_BIAS_BYTES},
+     SCALAR_BIAS_BYTES,                                                                            \
+     0},
 #define ROW(op, element_class) ROW_OF(TARGET, op, element_class)
 #define ROWS(element_class)                                                                        \
     ROW(FORWARD, element_class)                                                                    \

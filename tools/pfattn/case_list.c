@@ -491,6 +491,24 @@ static void add_triton_grid(case_list *list, const case_limits *limits) {
     }
 }
 
+/* More tiles of queries than a GPU has multiprocessors, so that workgroups do several, of sequences
+ * that are short enough for a kernel of their own and of such that are not. */
+static void add_rounds(case_list *list) {
+    static const char *const shapes[] = {
+        "B=3 H=60 M=500 N=450 D=64",
+        "B=2 H=60 Hk=20 M=777 N=777 D=64 causal=1",
+        "B=2 H=50 M=1300 N=1300 D=64 causal=1 w=500",
+        "B=2 H=80 M=600 N=600 D=128 causal=1",
+        "B=2 H=40 Hk=8 M=450 N=512 D=256 causal=1",
+        "B=2 H=40 M=300 N=300 D=256 w=100",
+    };
+    static const char *const ops[] = {"forward", "jvp"}, *const dtypes[] = {"f16", "bf16"};
+    for (int i = 0; i < 4 * COUNT(shapes); i++) {
+        case_list_add(list, "op=%s dtype=%s %s samples=2", ops[i & 1], dtypes[i >> 1 & 1],
+                      shapes[i / 4]);
+    }
+}
+
 static void add_large(case_list *list, const case_limits *limits) {
     static const char *const shapes[] = {
         "B=1 H=8 M=1 N=4113 D=128",
@@ -599,6 +617,7 @@ void case_list_full(case_list *list, const case_limits *limits, uint64_t seed) {
         }
     }
     add_large(list, limits);
+    add_rounds(list);
     add_triton_grid(list, limits);
     add_far(list, limits);
     case_list_random(list, seed, 1500);

@@ -5,12 +5,12 @@
 
 PF_DEVICE void forward_fill_q(forward_context *c, int pair) {
     const pf_rows rows = forward_query_rows(c);
-    pf_ring_acquire(&c->sm->q_ring, &c->q_pos, 1);
-    pf_owned_load(&c->sm->q[0], &c->source, PF_OPERAND_Q + pair, &rows, &c->sm->q_ring, &c->q_pos);
+    pf_ring_acquire(&c->sm->q_ring, &c->q_pos, PF_Q_STAGES);
+    pf_owned_tile *q = c->sm->q[c->q_pos.fill];
+    pf_owned_load(&q[0], &c->source, PF_OPERAND_Q + pair, &rows, &c->sm->q_ring, &c->q_pos);
     if (PF_TANGENT)
-        pf_owned_load(&c->sm->q[PF_T], &c->source, PF_OPERAND_TQ + pair, &rows, &c->sm->q_ring,
-                      &c->q_pos);
-    pf_ring_publish(&c->sm->q_ring, &c->q_pos, 1);
+        pf_owned_load(&q[PF_T], &c->source, PF_OPERAND_TQ + pair, &rows, &c->sm->q_ring, &c->q_pos);
+    pf_ring_publish(&c->sm->q_ring, &c->q_pos, PF_Q_STAGES);
 }
 
 PF_DEVICE void forward_fill_k(forward_context *c, const key_walk *walk) {
@@ -78,10 +78,11 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
 PF_DEVICE void forward_take_q(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_rows rows = forward_query_rows(c);
     forward_enter_pair(c, f, walk->pair);
-    pf_ring_take(&c->sm->q_ring, &c->q_pos, 1);
-    pf_owned_take(&f->q[0], &c->sm->q[0], &c->source, PF_OPERAND_Q + walk->pair, &rows);
+    pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_Q_STAGES);
+    const pf_owned_tile *q = c->sm->q[c->q_pos.take];
+    pf_owned_take(&f->q[0], &q[0], &c->source, PF_OPERAND_Q + walk->pair, &rows);
     if (PF_TANGENT)
-        pf_owned_take(&f->q[PF_T], &c->sm->q[PF_T], &c->source, PF_OPERAND_TQ + walk->pair, &rows);
+        pf_owned_take(&f->q[PF_T], &q[PF_T], &c->source, PF_OPERAND_TQ + walk->pair, &rows);
 }
 
 /* Take Q where a pair begins, and the next tile of K. */
@@ -101,7 +102,7 @@ PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
         }
     });
     if (key_walk_leaves(walk)) {
-        pf_ring_release(&c->sm->q_ring, &c->q_pos, 1);
+        pf_ring_release(&c->sm->q_ring, &c->q_pos, PF_Q_STAGES);
         PF_REFILL({
             key_walk next = *walk;
             key_walk_next(&next, c->a, &c->w);
@@ -279,7 +280,7 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     c.sm = sm;
     c.source = (pf_source)PF_SOURCE;
     c.a = PF_KERNEL_ARGS;
-    pf_ring_init(&sm->q_ring, 1);
+    pf_ring_init(&sm->q_ring, PF_Q_STAGES);
     pf_ring_init(&sm->k_ring, PF_STAGES);
     pf_ring_init(&sm->v_ring, PF_STAGES);
     if (PF_BIAS_BYTES > 0)

@@ -10,8 +10,8 @@ PF_DEVICE void forward_pair_fill_q(forward_context *c, int pair) {
     const pf_rows rows = forward_query_rows(c);
     forward_shared *sm = c->sm;
     pf_ring_acquire(&sm->q_ring, &c->q_pos, 1);
-    pf_owned_load(&sm->q[0], &c->source, PF_OPERAND_Q + pair, &rows, &sm->q_ring, &c->q_pos);
-    pf_owned_load(&sm->q[PF_T], &c->source, PF_OPERAND_TQ + pair, &rows, &sm->q_ring, &c->q_pos);
+    pf_owned_load(&sm->q[0][0], &c->source, PF_OPERAND_Q + pair, &rows, &sm->q_ring, &c->q_pos);
+    pf_owned_load(&sm->q[0][PF_T], &c->source, PF_OPERAND_TQ + pair, &rows, &sm->q_ring, &c->q_pos);
     pf_ring_publish(&sm->q_ring, &c->q_pos, 1);
 }
 
@@ -75,7 +75,7 @@ PF_DEVICE void forward_pair_primal(forward_context *c) {
         if (walk.enters) {
             forward_enter_pair(c, &f, walk.pair);
             pf_ring_take(&sm->q_ring, &c->q_pos, 1);
-            pf_owned_take(&f.q[0], &sm->q[0], &c->source, PF_OPERAND_Q + walk.pair, &rows);
+            pf_owned_take(&f.q[0], &sm->q[0][0], &c->source, PF_OPERAND_Q + walk.pair, &rows);
         }
         pf_ring_take(&sm->k_ring, &c->k_pos, PF_STAGES);
         pf_scores_mma(&f.s[0], &f.q[0], &sm->k[c->k_pos.take][0], true);
@@ -237,8 +237,9 @@ PF_DEVICE void forward_pair_tangent(forward_context *c) {
          key_walk_next(&walk, c->a, &c->w)) {
         if (walk.enters) {
             pf_ring_take(&sm->q_ring, &c->q_pos, 1);
-            pf_owned_take(&g.q[0], &sm->q[0], &c->source, PF_OPERAND_Q + walk.pair, &rows);
-            pf_owned_take(&g.q[PF_T], &sm->q[PF_T], &c->source, PF_OPERAND_TQ + walk.pair, &rows);
+            pf_owned_take(&g.q[0], &sm->q[0][0], &c->source, PF_OPERAND_Q + walk.pair, &rows);
+            pf_owned_take(&g.q[PF_T], &sm->q[0][PF_T], &c->source, PF_OPERAND_TQ + walk.pair,
+                          &rows);
         }
         forward_tangent_scores(c, &g, &walk);
         if (PF_GENERAL)

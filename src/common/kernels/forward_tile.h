@@ -25,6 +25,11 @@ enum { FORWARD_MARKS = PF_FORWARD_PAIRED && PF_GENERAL };
 #define PF_WHOLE_AHEAD 1
 #endif
 
+/* Targets with room for the queries of one item or pair alone. */
+#ifndef PF_Q_STAGES
+#define PF_Q_STAGES 1
+#endif
+
 /* Targets that keep H in registers, as they do P. */
 #ifndef PF_PARKS_WEIGHTS
 #define PF_PARKS_WEIGHTS 0
@@ -34,7 +39,7 @@ enum { FORWARD_MARKS = PF_FORWARD_PAIRED && PF_GENERAL };
 #endif
 
 typedef struct forward_shared {
-    pf_owned_tile q[1 + PF_TANGENT];
+    pf_owned_tile q[PF_Q_STAGES][1 + PF_TANGENT];
     pf_cross_tile k[PF_STAGES][1 + PF_TANGENT];
     pf_value_tile v[PF_STAGES][1 + PF_TANGENT];
 #if PF_PARKS_WEIGHTS
