@@ -295,7 +295,6 @@ static const char *const staged_features[] = {
     "bias=%s mask=padding maskdims=bn garbage=1 Hk=1",
     "bias=%s w=21 causal=1",
     "bias=%s alpha=-0.3",
-    "bias=%s alpha=30",
     "bias=%s outputs=o,to,dbias,tdbias",
     "bias=%s tangents=tbias",
     "bias=%s tangents=tq,tv",
