@@ -23,8 +23,8 @@ bool work_find(const pf_attention_kargs *args, int blocks, int block, int round,
                int *rank) {
     scalar_blocks = blocks;
     scalar_block = block;
-    pf_work_place place;
-    const bool some = pf_work_find(args, round, &place);
+    const pf_work_place place = pf_work_find(args, round);
+    const bool some = place.head >= 0;
     *head = place.head;
     *rank = place.rank;
     return some;

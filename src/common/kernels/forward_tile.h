@@ -69,11 +69,11 @@ typedef struct forward_context {
 
 /* The workgroup's item of work of a round; false where nothing is left. */
 PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
-    pf_work_place place;
-    const bool some = pf_work_find(c->a, round, &place);
-    if (some)
-        c->w = forward_work_at(c->a, &place);
-    return some;
+    const pf_work_place place = pf_work_find(c->a, round);
+    if (place.head < 0)
+        return false;
+    c->w = forward_work_at(c->a, &place);
+    return true;
 }
 
 PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {

@@ -49,36 +49,35 @@ PF_DEVICE pf_work_place pf_work_neighbour(const pf_attention_kargs *a, int index
     return place;
 }
 
-/* The item that the workgroup does in a round; false where nothing is left. Workgroups do pairs of
- * neighbours, a long and a short item each: what they share stays in the cache. In each round they
- * move up by one, or a workgroup could always get the longest of all pairs. Where lengths differ
- * the last heads' items are dealt out one by one, the longest first and every other time from the
- * other end, so that all workgroups end at about the same time. */
-PF_DEVICE bool pf_work_find(const pf_attention_kargs *a, int round, pf_work_place *place) {
+/* The item that the workgroup does in a round; no head, -1, where nothing is left. Workgroups do
+ * pairs of neighbours, a long and a short item each: what they share stays in the cache. In each
+ * round they move up by one, or a workgroup could always get the longest of all pairs. Where
+ * lengths differ the last heads' items are dealt out one by one, the longest first and every other
+ * time from the other end, so that all workgroups end at about the same time. */
+PF_DEVICE pf_work_place pf_work_find(const pf_attention_kargs *a, int round) {
+    const pf_work_place none = {-1, 0};
     const pf_work_order *order = &a->order;
     const int block = (int)pf_cluster(), blocks = (int)pf_clusters();
     if (pf_clusters() >= a->work_count) {
-        *place = pf_work_neighbour(a, block);
-        return round == 0 && block < a->work_count;
+        return round == 0 && block < a->work_count ? pf_work_neighbour(a, block) : none;
     }
     const int whole = pf_min_int(round / 2, order->rounds), moved = block + whole;
     const int slot = moved - pf_quotient(moved, &order->by_blocks) * blocks;
     int more = round - 2 * whole; /* rounds since the last whole one */
     const int pair = whole * blocks + slot;
     if (whole < order->rounds || (slot < order->pairs_left && more < 2)) {
-        *place = pf_work_neighbour(a, 2 * pair + more);
-        return true;
+        return pf_work_neighbour(a, 2 * pair + more);
     }
     if (order->by_last.value == 0) {
         const unsigned index = (unsigned)(2 * whole + more) * (unsigned)blocks + (unsigned)slot;
-        *place = pf_work_neighbour(a, (int)index);
-        return index < (unsigned)a->work_count;
+        return index < (unsigned)a->work_count ? pf_work_neighbour(a, (int)index) : none;
     }
     more -= slot < order->pairs_left; /* a pair was one turn */
     const int at = more * blocks + (more % 2 ? blocks - 1 - slot : slot) - order->pairs_left;
-    place->rank = pf_quotient(at, &order->by_last);
-    place->head = order->first_last + at - place->rank * order->by_last.value;
-    return place->rank < a->by_tiles.value;
+    pf_work_place place;
+    place.rank = pf_quotient(at, &order->by_last);
+    place.head = order->first_last + at - place.rank * order->by_last.value;
+    return place.rank < a->by_tiles.value ? place : none;
 }
 
 #endif
