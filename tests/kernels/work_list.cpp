@@ -23,9 +23,11 @@ bool work_find(const pf_attention_kargs *args, int blocks, int block, int round,
                int *rank) {
     scalar_blocks = blocks;
     scalar_block = block;
-    const pf_work_place place = pf_work_find(args, round);
-    const bool some = place.head >= 0;
+    const int at = pf_work_find(args, round);
+    if (at >= args->work_count)
+        return false;
+    const pf_work_place place = pf_work_place_of(args, at);
     *head = place.head;
     *rank = place.rank;
-    return some;
+    return true;
 }

@@ -55,8 +55,7 @@ PF_DEVICE void backward_round(backward_context *c, pf_lag *lag, int pair, pf_out
         backward_lagged_steps(c, lag, &walk, &fills, &g, dk, dv);
     else
         backward_steps(c, &walk, &fills, &g, dk, dv);
-    pf_ring_release(&c->sm->k_ring, &c->k_pos, 1);
-    pf_ring_release(&c->sm->v_ring, &c->v_pos, 1);
+    backward_release_kv(c);
 }
 
 /* What one producer loads. */

@@ -69,19 +69,10 @@ typedef struct forward_context {
 
 /* The workgroup's item of work of a round; false where nothing is left. */
 PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
-    const pf_attention_kargs *a = c->a;
-    pf_work_place place;
-    if (pf_clusters() >= a->work_count) { /* said so, AMD's compiler needs fewer registers */
-        const int at = pf_work_index(round, a->work_count);
-        if (at >= a->work_count)
-            return false;
-        place = pf_work_neighbour(a, at);
-    } else {
-        place = pf_work_find(a, round);
-        if (place.head < 0)
-            return false;
-    }
-    c->w = forward_work_at(a, &place);
+    const int at = pf_work_find(c->a, round);
+    if (at >= c->a->work_count)
+        return false;
+    c->w = forward_work_at(c->a, at);
     return true;
 }
 

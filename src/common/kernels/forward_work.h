@@ -17,17 +17,18 @@ typedef struct forward_work {
 
 /* The last rows are the longest where attention is causal; what does not fill a tile comes first,
  * where it is the shortest. Heads that share keys are side by side, splits far apart. */
-PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, const pf_work_place *place) {
+PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM;
-    const int heads = a->batch * a->heads, rest = place->head / parts;
+    const pf_work_place place = pf_work_place_of(a, index);
+    const int heads = a->batch * a->heads, rest = place.head / parts;
     forward_work w;
     w.split = a->splits > 1 ? rest / heads : 0;
     const int bh = rest - w.split * heads;
-    w.channel0 = place->head % parts * PF_OUT_DIM;
+    w.channel0 = place.head % parts * PF_OUT_DIM;
     w.b = pf_quotient(bh, &a->by_heads);
     w.h = bh - w.b * a->heads;
     w.hk = pf_quotient(w.h, &a->by_group);
-    w.i1 = a->queries - place->rank * PF_OWNED_TILE;
+    w.i1 = a->queries - place.rank * PF_OWNED_TILE;
     w.i0 = pf_max_int(w.i1 - PF_OWNED_TILE, 0);
     return w;
 }

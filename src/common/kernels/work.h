@@ -34,50 +34,49 @@ PF_DEVICE int pf_work_tile(int n, int count, int work_count) {
     return n % 2 ? count - 1 - n / 2 : n / 2;
 }
 
+/* The item that forward's workgroup does in a round, a place in the list; work_count where nothing
+ * is left. Workgroups do pairs of neighbours, a long and a short item each: what they share stays
+ * in the cache. In each round they move up by one, or a workgroup could always get the longest of
+ * all pairs. Where lengths differ the last heads' items are dealt out one by one, the longest first
+ * and every other time from the other end, so that all workgroups end at about the same time. */
+PF_DEVICE int pf_work_find(const pf_attention_kargs *a, int round) {
+    const pf_work_order *order = &a->order;
+    const int block = (int)pf_cluster(), blocks = (int)pf_clusters();
+    if (pf_clusters() >= a->work_count)
+        return pf_work_index(round, a->work_count);
+    const int whole = pf_min_int(round / 2, order->rounds), moved = block + whole;
+    const int slot = moved - pf_quotient(moved, &order->by_blocks) * blocks;
+    int more = round - 2 * whole; /* rounds since the last whole one */
+    if (whole < order->rounds || (slot < order->pairs_left && more < 2))
+        return 2 * (whole * blocks + slot) + more;
+    unsigned index = (unsigned)(2 * whole + more) * (unsigned)blocks + (unsigned)slot;
+    if (order->by_last.value > 0) {
+        more -= slot < order->pairs_left; /* a pair was one turn */
+        const int at = more * blocks + (more % 2 ? blocks - 1 - slot : slot) - order->pairs_left;
+        index = (unsigned)(order->first_last * a->by_tiles.value + at);
+    }
+    return index < (unsigned)a->work_count ? (int)index : a->work_count;
+}
+
 /* An item: the head, and how many tiles of it are longer. */
 typedef struct pf_work_place {
     int head, rank;
 } pf_work_place;
 
-/* The item at a place of the list where each workgroup does one pair of neighbours after the
- * other. */
-PF_DEVICE pf_work_place pf_work_neighbour(const pf_attention_kargs *a, int index) {
+/* What lies at a place of forward's list: tiles of one head after the other, but of the last heads,
+ * where they are dealt out, the longest tiles of all heads, then the next. */
+PF_DEVICE pf_work_place pf_work_place_of(const pf_attention_kargs *a, int index) {
+    const int tiles = a->by_tiles.value, last = a->order.by_last.value;
+    const int at = index - a->order.first_last * tiles;
     pf_work_place place;
-    place.head = pf_quotient(index, &a->by_tiles);
-    place.rank =
-        pf_work_tile(index - place.head * a->by_tiles.value, a->by_tiles.value, a->work_count);
+    if (pf_clusters() < a->work_count && last > 0 && at >= 0) {
+        place.rank = pf_quotient(at, &a->order.by_last);
+        place.head = a->order.first_last + at - place.rank * last;
+    } else {
+        place.head = pf_quotient(index, &a->by_tiles);
+        place.rank = pf_work_tile(index - place.head * tiles, tiles, a->work_count);
+    }
     return place;
-}
-
-/* The item that the workgroup does in a round; no head, -1, where nothing is left. Workgroups do
- * pairs of neighbours, a long and a short item each: what they share stays in the cache. In each
- * round they move up by one, or a workgroup could always get the longest of all pairs. Where
- * lengths differ the last heads' items are dealt out one by one, the longest first and every other
- * time from the other end, so that all workgroups end at about the same time. */
-PF_DEVICE pf_work_place pf_work_find(const pf_attention_kargs *a, int round) {
-    const pf_work_place none = {-1, 0};
-    const pf_work_order *order = &a->order;
-    const int block = (int)pf_cluster(), blocks = (int)pf_clusters();
-    if (pf_clusters() >= a->work_count) {
-        return round == 0 && block < a->work_count ? pf_work_neighbour(a, block) : none;
-    }
-    const int whole = pf_min_int(round / 2, order->rounds), moved = block + whole;
-    const int slot = moved - pf_quotient(moved, &order->by_blocks) * blocks;
-    int more = round - 2 * whole; /* rounds since the last whole one */
-    const int pair = whole * blocks + slot;
-    if (whole < order->rounds || (slot < order->pairs_left && more < 2)) {
-        return pf_work_neighbour(a, 2 * pair + more);
-    }
-    if (order->by_last.value == 0) {
-        const unsigned index = (unsigned)(2 * whole + more) * (unsigned)blocks + (unsigned)slot;
-        return index < (unsigned)a->work_count ? pf_work_neighbour(a, (int)index) : none;
-    }
-    more -= slot < order->pairs_left; /* a pair was one turn */
-    const int at = more * blocks + (more % 2 ? blocks - 1 - slot : slot) - order->pairs_left;
-    pf_work_place place;
-    place.rank = pf_quotient(at, &order->by_last);
-    place.head = order->first_last + at - place.rank * order->by_last.value;
-    return place.rank < a->by_tiles.value ? place : none;
 }
 
 #endif
