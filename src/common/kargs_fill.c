@@ -225,6 +225,34 @@ static void fill_scratch(const pf_scratch *scratch, unsigned long long workspace
     args->keys_padded = (int)scratch->keys_padded;
 }
 
+/* Heads whose tiles come last: where lengths differ some two rounds, which even out what is left.
+ * The items before them must be pairs. */
+static int count_last_heads(const pf_attention_kargs *args, const pf_step *step) {
+    int tiles = args->by_tiles.value, heads = step->work_count / tiles;
+    bool differ = args->window_low[0] > -PF_WINDOW_LIMIT && tiles > 1;
+    int last = differ ? 2 * step->grid / tiles : 0;
+    if (differ && last == 0) {
+        last = 1;
+    }
+    last = last < heads ? last : heads;
+    return last + (differ ? (heads - last) * tiles % 2 : 0);
+}
+
+void pf_kargs_share(const pf_step *step, pf_attention_kargs *args) {
+    pf_work_order *order = &args->order;
+    int tiles = args->by_tiles.value;
+    if (tiles == 0 || step->grid >= step->work_count) {
+        return;
+    }
+    int last = count_last_heads(args, step);
+    order->by_blocks = pf_divisor_of(step->grid);
+    order->by_last = pf_divisor_of(last);
+    order->first_last = step->work_count / tiles - last;
+    int pairs = (step->work_count - last * tiles) / 2;
+    order->rounds = pairs / step->grid;
+    order->pairs_left = last > 0 ? pairs % step->grid : 0;
+}
+
 void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,
                    pf_attention_kargs *args) {
     memset(args, 0, sizeof *args);
@@ -242,35 +270,11 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
         args->bias_stages > 0 && pf_is_backward(problem) && pf_dbias_is_staged(problem);
     fill_scratch(&plan->scratch, workspace, args);
     fill_splits(problem, plan, workspace, args);
-}
-
-/* Heads whose tiles come last: where lengths differ some two rounds, which even out what is left.
- * The items before them must be pairs. */
-static int count_last_heads(const pf_attention_kargs *args, int blocks) {
-    int tiles = args->by_tiles.value, heads = args->work_count / tiles;
-    bool differ = args->window_low[0] > -PF_WINDOW_LIMIT && tiles > 1;
-    int last = differ ? 2 * blocks / tiles : 0;
-    if (differ && last == 0) {
-        last = 1;
+    for (int i = 0; i < plan->step_count; i++) {
+        if (plan->step[i].kind == PF_STEP_MAIN) {
+            pf_kargs_share(&plan->step[i], args);
+        }
     }
-    last = last < heads ? last : heads;
-    return last + (differ ? (heads - last) * tiles % 2 : 0);
-}
-
-void pf_kargs_share(pf_attention_kargs *args, const pf_step *step) {
-    pf_work_order *order = &args->order;
-    args->work_count = step->work_count;
-    memset(order, 0, sizeof *order);
-    if (args->by_tiles.value == 0 || step->kind != PF_STEP_MAIN || step->grid >= step->work_count) {
-        return;
-    }
-    int last = count_last_heads(args, step->grid);
-    order->by_blocks = pf_divisor_of(step->grid);
-    order->by_last = pf_divisor_of(last);
-    order->first_last = args->work_count / args->by_tiles.value - last;
-    int pairs = (args->work_count - last * args->by_tiles.value) / 2;
-    order->rounds = pairs / step->grid;
-    order->pairs_left = last > 0 ? pairs % step->grid : 0;
 }
 
 static void fill_merged(const pf_problem *problem, pf_merge_kargs *args) {

@@ -9,13 +9,13 @@
 
 pf_divisor pf_divisor_of(int value);
 
-/* Every field but work_count and order, which are each step's own. `workspace` is the device
- * address of the scratch memory. */
+/* Every field but work_count, which is each step's own. `workspace` is the device address of the
+ * scratch memory. */
 void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,
                    pf_attention_kargs *args);
 
-/* Those of a step. */
-void pf_kargs_share(pf_attention_kargs *args, const pf_step *step);
+/* Its order of work, that of the main kernel's step, once by_tiles and windows are filled. */
+void pf_kargs_share(const pf_step *step, pf_attention_kargs *args);
 
 void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args);
 

@@ -28,7 +28,7 @@ pfattn_status pf_plan_run(const pf_plan *plan, pf_plan_arguments *arguments, pf_
                           void *context) {
     pfattn_status status = PFATTN_SUCCESS;
     for (int i = 0; i < plan->step_count && status == PFATTN_SUCCESS; i++) {
-        pf_kargs_share(&arguments->attention, &plan->step[i]);
+        arguments->attention.work_count = plan->step[i].work_count;
         status = launch(context, &plan->step[i], arguments);
     }
     return status;

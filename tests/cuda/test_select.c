@@ -14,7 +14,7 @@
 #define E5M2 PF_CLASS_E5M2
 
 /* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
- * variant, bytes for bias */
+ * variant, bytes for bias, most keys or queries of a short problem */
 static const pf_tuning table[] = {
     {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0, 0, 0},
     {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 128, 128, 128, 128, 2, 384, 160000, 1, 1, 0, 0, 0, 0},

@@ -22,7 +22,8 @@ static pf_attention_kargs share(const work_case *c) {
     pf_step step = {.kind = PF_STEP_MAIN, .grid = grid, .work_count = work};
     args.by_tiles = pf_divisor_of(c->tiles);
     args.window_low[0] = c->causal ? 0 : -PF_WINDOW_LIMIT;
-    pf_kargs_share(&args, &step);
+    args.work_count = work;
+    pf_kargs_share(&step, &args);
     return args;
 }
 
