@@ -100,8 +100,10 @@ typedef struct pf_attention_kargs {
 
     int batch, heads, kv_heads, group; /* group = heads / kv_heads */
     int queries, keys, dim_qk, dim_v;
-    pf_divisor by_heads, by_group, by_tiles; /* forward's, tiles of queries */
-    int pairs;                               /* 2 where piecewise */
+    /* Heads, the group and tiles of those whose tiles workgroups own: of queries in forward, of
+     * keys in backward, where those of a cluster count as one. */
+    pf_divisor by_heads, by_group, by_tiles;
+    int pairs; /* 2 where piecewise */
     /* Pair p keeps query i and key j where window_low[p] <= i - j < window_high[p]. */
     int window_low[2], window_high[2];
     int key_end[2]; /* keys from here on are kept by no query of pair p */
@@ -140,7 +142,7 @@ typedef struct pf_attention_kargs {
     unsigned long long dbias_sum; /* f32 [splits, dbias extents] */
     int queries_padded, keys_padded;
     int work_count;      /* work items of the grid, persistent or not */
-    pf_work_order order; /* forward's, where workgroups do more than one */
+    pf_work_order order; /* where workgroups do more than one, and need not keep an order */
     /* dq_sum and dq_turn together, which pf_backward_pre sets to 0, and how many u64 these are. */
     unsigned long long zeroed;
     pf_i64 zeroed_words;

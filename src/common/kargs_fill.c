@@ -111,13 +111,16 @@ pf_divisor pf_divisor_of(int value) {
 
 static void fill_divisors(const pf_problem *problem, const pf_plan *plan,
                           pf_attention_kargs *args) {
-    if (plan->tuning == NULL || pf_is_backward(problem)) {
+    const pf_tuning *tuning = plan->tuning;
+    bool backward = pf_is_backward(problem);
+    if (tuning == NULL) {
         return;
     }
-    int tile = plan->tuning->owned_tile;
-    args->by_heads = pf_divisor_of(args->heads);
+    int tile = tuning->owned_tile * PF_CLUSTER_OF(tuning->persistent);
+    int rows = backward ? args->keys : args->queries;
+    args->by_heads = pf_divisor_of(backward ? args->kv_heads : args->heads);
     args->by_group = pf_divisor_of(args->group);
-    args->by_tiles = pf_divisor_of((args->queries + tile - 1) / tile);
+    args->by_tiles = pf_divisor_of((rows + tile - 1) / tile);
 }
 
 static void fill_sizes(const pf_problem *problem, pf_attention_kargs *args) {
@@ -227,10 +230,10 @@ static void fill_scratch(const pf_scratch *scratch, unsigned long long workspace
 
 /* Heads whose tiles come last: where lengths differ some two rounds, which even out what is left.
  * The items before them must be pairs. */
-static int count_last_heads(const pf_attention_kargs *args, const pf_step *step) {
-    int tiles = args->by_tiles.value, heads = step->work_count / tiles;
+static int count_last_heads(const pf_attention_kargs *args, int workgroups, int work) {
+    int tiles = args->by_tiles.value, heads = work / tiles;
     bool differ = args->window_low[0] > -PF_WINDOW_LIMIT && tiles > 1;
-    int last = differ ? 2 * step->grid / tiles : 0;
+    int last = differ ? 2 * workgroups / tiles : 0;
     if (differ && last == 0) {
         last = 1;
     }
@@ -238,19 +241,30 @@ static int count_last_heads(const pf_attention_kargs *args, const pf_step *step)
     return last + (differ ? (heads - last) * tiles % 2 : 0);
 }
 
-void pf_kargs_share(const pf_step *step, pf_attention_kargs *args) {
+void pf_kargs_share(int workgroups, int work, pf_attention_kargs *args) {
     pf_work_order *order = &args->order;
     int tiles = args->by_tiles.value;
-    if (tiles == 0 || step->grid >= step->work_count) {
+    if (tiles == 0 || workgroups >= work) {
         return;
     }
-    int last = count_last_heads(args, step);
-    order->by_blocks = pf_divisor_of(step->grid);
+    int last = count_last_heads(args, workgroups, work);
+    order->by_blocks = pf_divisor_of(workgroups);
     order->by_last = pf_divisor_of(last);
-    order->first_last = step->work_count / tiles - last;
-    int pairs = (step->work_count - last * tiles) / 2;
-    order->rounds = pairs / step->grid;
-    order->pairs_left = last > 0 ? pairs % step->grid : 0;
+    order->first_last = work / tiles - last;
+    int pairs = (work - last * tiles) / 2;
+    order->rounds = pairs / workgroups;
+    order->pairs_left = last > 0 ? pairs % workgroups : 0;
+}
+
+/* That of the main kernel. Where determinism is asked for, backward has its own. */
+static void fill_order(const pf_problem *problem, const pf_plan *plan, pf_attention_kargs *args) {
+    for (int i = 0; i < plan->step_count; i++) {
+        const pf_step *step = &plan->step[i];
+        if (step->kind == PF_STEP_MAIN && !(pf_is_backward(problem) && problem->deterministic)) {
+            int cluster = PF_CLUSTER_OF(plan->tuning->persistent);
+            pf_kargs_share(step->grid / cluster, step->work_count, args);
+        }
+    }
 }
 
 void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,
@@ -270,11 +284,7 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
         args->bias_stages > 0 && pf_is_backward(problem) && pf_dbias_is_staged(problem);
     fill_scratch(&plan->scratch, workspace, args);
     fill_splits(problem, plan, workspace, args);
-    for (int i = 0; i < plan->step_count; i++) {
-        if (plan->step[i].kind == PF_STEP_MAIN) {
-            pf_kargs_share(&plan->step[i], args);
-        }
-    }
+    fill_order(problem, plan, args);
 }
 
 static void fill_merged(const pf_problem *problem, pf_merge_kargs *args) {

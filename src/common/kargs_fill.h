@@ -14,8 +14,9 @@ pf_divisor pf_divisor_of(int value);
 void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long long workspace,
                    pf_attention_kargs *args);
 
-/* Its order of work, that of the main kernel's step, once by_tiles and windows are filled. */
-void pf_kargs_share(const pf_step *step, pf_attention_kargs *args);
+/* The order in which workgroups (or clusters) do so many items, once by_tiles and windows are
+ * filled. */
+void pf_kargs_share(int workgroups, int work, pf_attention_kargs *args);
 
 void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args);
 

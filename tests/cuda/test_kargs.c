@@ -444,21 +444,31 @@ static void divisors(void **state) {
     }
 }
 
-/* That forward divides its list of work by heads, groups and tiles of the tuned kernel's queries.
- */
+/* The list of work is divided by heads, groups and tiles of what workgroups own: queries in
+ * forward, keys in backward. */
 static void work_divisors(void **state) {
     (void)state;
-    pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, small);
-    pf_problem problem = test_problem(PF_FORWARD, &a);
-    static const pf_tuning tuning = {.owned_tile = 2};
-    pf_plan plan = {.tuning = &tuning};
-    pf_scratch_needs needs = {.query_tile = 64, .head_dim = 64, .dq_parts = 1};
-    assert_true(pf_scratch_layout(&problem, &needs, &plan.scratch));
-    pf_attention_kargs k;
-    pf_kargs_fill(&problem, &plan, 0, &k);
-    assert_int_equal(k.by_heads.value, 4);
-    assert_int_equal(k.by_group.value, 2);
-    assert_int_equal(k.by_tiles.value, 3); /* 5 queries, 2 a tile */
+    static const struct {
+        pf_operation operation;
+        pf_tuning tuning;
+        int heads, tiles;
+    } cases[] = {
+        {PF_FORWARD, {.owned_tile = 2}, 4, 3},                   /* 5 queries, 2 a tile */
+        {PF_BACKWARD, {.owned_tile = 2}, 2, 4},                  /* 7 keys, 2 a tile */
+        {PF_BACKWARD, {.owned_tile = 2, .persistent = 2}, 2, 2}, /* 4 keys a cluster */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pfattn_attention a = test_attention(cases[i].operation, PFATTN_DTYPE_F16, small);
+        pf_problem problem = test_problem(cases[i].operation, &a);
+        pf_plan plan = {.tuning = &cases[i].tuning};
+        pf_scratch_needs needs = {.query_tile = 64, .head_dim = 64, .dq_parts = 1};
+        assert_true(pf_scratch_layout(&problem, &needs, &plan.scratch));
+        pf_attention_kargs k;
+        pf_kargs_fill(&problem, &plan, 0, &k);
+        assert_int_equal(k.by_heads.value, cases[i].heads);
+        assert_int_equal(k.by_group.value, 2);
+        assert_int_equal(k.by_tiles.value, cases[i].tiles);
+    }
 }
 
 int main(void) {

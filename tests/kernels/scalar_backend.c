@@ -14,7 +14,7 @@
 #define TARGET PF_TARGET_SM_80
 #define WIDENING PF_TARGET_SM_90A
 
-/* Workgroups of forward do several items of work. */
+/* Workgroups of forward and backward do several items of work. */
 #define ROW_OF(target, op, element_class)                                                          \
     {target,                                                                                       \
      PF_OP_##op,                                                                                   \
@@ -27,7 +27,7 @@
      1,                                                                                            \
      0,                                                                                            \
      1,                                                                                            \
-     PF_OP_##op <= PF_OP_FORWARD_JVP,                                                              \
+     PF_OP_##op <= PF_OP_BACKWARD,                                                                 \
      0,                                                                                            \
      0,                                                                                            \
      SCALAR_BIAS_BYTES,                                                                            \
@@ -125,8 +125,10 @@ static size_t workspace_size(pf_device *device, const pf_problem *problem, const
 
 static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arguments *arguments) {
     const pf_device *device = context;
-    device->image[step->image](pf_step_arguments(step, arguments), step->entry, step->grid,
-                               step->block);
+    /* Workgroups run one after the other, so those that wait for each other do one item each. */
+    bool alone = step->kind == PF_STEP_MAIN && arguments->attention.deterministic;
+    device->image[step->image](pf_step_arguments(step, arguments), step->entry,
+                               alone ? step->work_count : step->grid, step->block);
     return PFATTN_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* That the workgroups of forward share its work out: each item once, and about as much to each. */
+/* That workgroups share work out: each item once, and about as much to each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -19,11 +19,10 @@ typedef struct work_case {
 static pf_attention_kargs share(const work_case *c) {
     pf_attention_kargs args = {0};
     int work = c->heads * c->tiles, grid = c->blocks < work ? c->blocks : work;
-    pf_step step = {.kind = PF_STEP_MAIN, .grid = grid, .work_count = work};
     args.by_tiles = pf_divisor_of(c->tiles);
     args.window_low[0] = c->causal ? 0 : -PF_WINDOW_LIMIT;
     args.work_count = work;
-    pf_kargs_share(&step, &args);
+    pf_kargs_share(grid, work, &args);
     return args;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of forward's work (kernels/work.h) as the test calls it.
+// The order of work (kernels/work.h) as the test calls it.
 #include "common/tuning.h"
 #include "common/kernels/port.h"
 

@@ -46,31 +46,33 @@ typedef struct backward_work {
  * queries in descending order: so a tile of causal attention gets to each tile of queries just
  * after the one before it, and workgroups that do one item after the other get as much work. */
 PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index) {
-    const int parts = PF_HEAD_DIM / PF_OUT_DIM;
-    const int tiles = PF_CEIL_DIV(a->keys, PF_CLUSTER_KEYS), n = index % tiles;
-    const int bh = index / tiles / parts;
+    const int parts = PF_HEAD_DIM / PF_OUT_DIM, tiles = a->by_tiles.value;
+    const pf_work_place place = pf_work_place_of(a, index);
+    const int bh = place.head / parts;
     backward_work w;
-    w.descends = a->deterministic && index / tiles % 2;
-    int tile = pf_work_tile(n, tiles, a->work_count);
-    if (a->deterministic)
-        tile = w.descends ? n : tiles - 1 - n;
-    w.channel0 = index / tiles % parts * PF_OUT_DIM;
-    w.b = bh / a->kv_heads;
-    w.hk = bh % a->kv_heads;
+    int tile = place.rank;
+    w.descends = a->deterministic && place.head % 2;
+    if (a->deterministic) {
+        tile = index - place.head * tiles;
+        tile = w.descends ? tile : tiles - 1 - tile;
+    }
+    w.channel0 = place.head % parts * PF_OUT_DIM;
+    w.b = pf_quotient(bh, &a->by_heads);
+    w.hk = bh - w.b * a->kv_heads;
     w.j0 = tile * PF_CLUSTER_KEYS + pf_cluster_place() * PF_OWNED_TILE;
     w.j1 = pf_min_int(w.j0 + PF_OWNED_TILE, a->keys);
     return w;
 }
 
-/* pf_work_index, but where determinism is asked for each round takes the items that follow those of
+/* pf_work_find, but where determinism is asked for each round takes the items that follow those of
  * the last, and each lags a little behind the one before. So a workgroup stays at its place among
  * the tiles of a head. Where these are more than the workgroups, its item follows the last of the
  * round before: a workgroup that were moved further up would have to make up for all of their lag
  * at once. */
 PF_DEVICE int backward_work_index(const pf_attention_kargs *a, int round) {
-    const unsigned blocks = (unsigned)pf_clusters(), tiles = PF_CEIL_DIV(a->keys, PF_CLUSTER_KEYS);
+    const unsigned blocks = (unsigned)pf_clusters(), tiles = (unsigned)a->by_tiles.value;
     if (!a->deterministic || pf_clusters() >= a->work_count)
-        return pf_work_index(round, a->work_count);
+        return pf_work_find(a, round);
     const unsigned shift = tiles > blocks ? 0 : (unsigned)round * (tiles - blocks % tiles) % blocks;
     const unsigned index = (unsigned)round * blocks + ((unsigned)pf_cluster() + shift) % blocks;
     return index < (unsigned)a->work_count ? (int)index : a->work_count;

@@ -13,19 +13,6 @@ PF_DEVICE int pf_quotient(int n, const pf_divisor *by) {
     return by->multiplier == 0 ? n : (int)upper;
 }
 
-/* The item of a list of `count` that the workgroup does in a round; `count` where nothing is left.
- * Where workgroups do several, each does two neighbours of the list in two rounds, as long as there
- * are two for each. */
-PF_DEVICE int pf_work_index(int round, int count) {
-    if (pf_clusters() >= count)
-        return round == 0 ? (int)pf_cluster() : count;
-    const unsigned blocks = (unsigned)pf_clusters(), slot = (unsigned)pf_cluster();
-    const unsigned base = (unsigned)(round / 2 * 2) * blocks;
-    const bool in_order = (int)((unsigned)count - base) <= (int)blocks;
-    const unsigned index = base + (in_order ? round % 2 * blocks + slot : 2 * slot + round % 2);
-    return index < (unsigned)count ? (int)index : count;
-}
-
 /* The order of `count` tiles of which the first are the longest: as it is where each workgroup does
  * one, otherwise from both ends, so that any two neighbours are about as long as any others. */
 PF_DEVICE int pf_work_tile(int n, int count, int work_count) {
@@ -34,8 +21,8 @@ PF_DEVICE int pf_work_tile(int n, int count, int work_count) {
     return n % 2 ? count - 1 - n / 2 : n / 2;
 }
 
-/* The item that forward's workgroup does in a round, a place in the list; work_count where nothing
- * is left. Workgroups do pairs of neighbours, a long and a short item each: what they share stays
+/* The item that the workgroup does in a round, a place in the list; work_count where nothing is
+ * left. Workgroups do pairs of neighbours, a long and a short item each: what they share stays
  * in the cache. In each round they move up by one, or a workgroup could always get the longest of
  * all pairs. Where lengths differ the last heads' items are dealt out one by one, the longest first
  * and every other time from the other end, so that all workgroups end at about the same time. */
@@ -43,7 +30,7 @@ PF_DEVICE int pf_work_find(const pf_attention_kargs *a, int round) {
     const pf_work_order *order = &a->order;
     const int block = (int)pf_cluster(), blocks = (int)pf_clusters();
     if (pf_clusters() >= a->work_count)
-        return pf_work_index(round, a->work_count);
+        return round == 0 ? block : a->work_count;
     const int whole = pf_min_int(round / 2, order->rounds), moved = block + whole;
     const int slot = moved - pf_quotient(moved, &order->by_blocks) * blocks;
     int more = round - 2 * whole; /* rounds since the last whole one */
@@ -63,7 +50,7 @@ typedef struct pf_work_place {
     int head, rank;
 } pf_work_place;
 
-/* What lies at a place of forward's list: tiles of one head after the other, but of the last heads,
+/* What lies at a place of the list: tiles of one head after the other, but of the last heads,
  * where they are dealt out, the longest tiles of all heads, then the next. */
 PF_DEVICE pf_work_place pf_work_place_of(const pf_attention_kargs *a, int index) {
     const int tiles = a->by_tiles.value, last = a->order.by_last.value;
