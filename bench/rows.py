@@ -292,8 +292,9 @@ def decode(bench: Bench, keys: int = 65536) -> None:
 
 def host_seconds(*calls) -> list[float]:
     """Wall seconds of one call on the host: the least of five medians, since others on the machine can disturb it for
-    longer than one takes. Calls take turns, with the GPU idle at the start of each run of them, and a run is short
-    enough that the driver's queue does not fill."""
+    longer than one takes. Each of `calls` is a function and the sets of arguments that it is given in turn. They take
+    turns, with the GPU idle at the start of each run, and a run is short enough that the driver's queue does not fill.
+    """
     repeats, runs, length = 5, 25, 100
     medians = [[] for _ in calls]
     gc.disable()
@@ -301,10 +302,11 @@ def host_seconds(*calls) -> list[float]:
         for _ in range(repeats):
             times = [[] for _ in calls]
             for _ in range(runs):
-                for (call, arguments), each in zip(calls, times):
+                for (call, sets), each in zip(calls, times):
+                    turn = sets * (length // len(sets))
                     torch.cuda.synchronize()
                     start = time.perf_counter()
-                    for _ in range(length):
+                    for arguments in turn:
                         call(*arguments)
                     each.append((time.perf_counter() - start) / length)
             for each, all_runs in zip(medians, times):
@@ -317,24 +319,25 @@ def host_seconds(*calls) -> list[float]:
 
 def host(bench: Bench) -> None:
     """Microseconds on the host of one call of a tiny problem, beside those of a library call that does nothing with
-    the same arguments: ctypes takes that much. The bar is for the difference."""
+    the same arguments: ctypes takes that much. The bars are for the difference where tensors stay where they were; in
+    the rows named "moved" all are elsewhere in each call."""
     stream = torch.cuda.current_stream().cuda_stream
     nothing = bench.lib.no_operation()
+    prepared = {
+        "forward": lambda x: bench.lib.prepare(FORWARD, **x, **results(x["q"]), causal=True),
+        "forward+JVP": lambda x: bench.lib.prepare(FORWARD, **with_tangents(x)[1], **results(x["q"], "o lse to tlse"),
+                                                   causal=True),
+        "backward": lambda x: prepare_backward(bench, x, torch.randn_like(x["q"]), grads(x), causal=True)}
     for case in cases(dims=(64, 128), lengths=(128,), causal=(True,), tokens=128, hidden=128):
-        x = normals(case, "q k v")
-        out = results(x["q"])
-        out_jvp = results(x["q"], "o lse to tlse")
-        prepared = {
-            "forward": lambda: bench.lib.prepare(FORWARD, **x, **out, causal=True),
-            "forward+JVP": lambda: bench.lib.prepare(FORWARD, **with_tangents(x)[1], **out_jvp, causal=True),
-            "backward": lambda: prepare_backward(bench, x, torch.randn_like(x["q"]), grads(x), causal=True)}
         for name, build in prepared.items():
-            with bench.attempt(f"host {name} {case}", f"host {name.split('+')[0]}") as row:
-                run = build()
-                run()
-                arguments = (*run.arguments, stream)
-                ours, empty = (1e6 * t for t in host_seconds((run.call, arguments), (nothing, arguments)))
-                row.record(ours, empty, "no-op", [], unit="us", value=ours - empty)
+            runs = [build(normals(case, "q k v")) for _ in range(2)]
+            for which, sets, bars in (("", runs[:1], [f"host {name.split('+')[0]}"]), (", moved", runs, [])):
+                with bench.attempt(f"host {name} {case}{which}", *bars) as row:
+                    for run in sets:
+                        run()
+                    arguments = [(*run.arguments, stream) for run in sets]
+                    ours, empty = (1e6 * t for t in host_seconds((sets[0].call, arguments), (nothing, arguments)))
+                    row.record(ours, empty, "no-op", [], unit="us", value=ours - empty)
 
 
 # In the order in which they run. Of what follows a kernel that breaks the CUDA context nothing can be measured, so

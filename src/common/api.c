@@ -142,8 +142,17 @@ pfattn_status pfattn_create(const pfattn_handle_options *options, pfattn_handle 
     return PFATTN_SUCCESS;
 }
 
+static void release_call(pfattn_handle handle, pf_call *call) {
+    if (handle->backend->call_release != NULL) {
+        handle->backend->call_release(handle->device, call);
+    }
+}
+
 void pfattn_destroy(pfattn_handle handle) {
     if (handle != NULL) {
+        for (int i = 0; i < PF_KNOWN_CALLS; i++) {
+            release_call(handle, &handle->calls.known[i].call);
+        }
         handle->backend->device_close(handle->device);
         free(handle);
     }
@@ -240,6 +249,8 @@ static pfattn_status plan_call(pfattn_handle handle, pf_call *call) {
 static pfattn_status make_call(pfattn_handle handle, pfattn_operation operation,
                                const pfattn_attention *args, pf_call **call) {
     *call = pf_calls_place(&handle->calls);
+    release_call(handle, *call);
+    pf_call_begin(*call);
     pfattn_status status = pf_problem_from_attention(operation, args, &(*call)->problem);
     if (status == PFATTN_SUCCESS) {
         status = plan_call(handle, *call);

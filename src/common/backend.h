@@ -41,6 +41,8 @@ typedef struct pf_backend {
     size_t (*workspace_size)(pf_device *device, const pf_problem *problem, const pf_plan *plan);
     /* Enqueue the call. Its arguments are filled here, unless they are already. */
     pfattn_status (*launch)(pf_device *device, pf_call *call, void *stream);
+    /* Give up what a backend keeps in a call that was launched; NULL where that is nothing. */
+    void (*call_release)(pf_device *device, pf_call *call);
     const pf_memory_ops *memory;
     /* What select goes by on an open device; NULL where the backend has no kernels to choose from.
      * `pfattn tune` changes what `tuned` points to, and has the handle forget its calls. */

@@ -117,7 +117,6 @@ pf_call *pf_calls_find(pf_calls *calls, pfattn_operation operation, const pfattn
 pf_call *pf_calls_place(pf_calls *calls) {
     pf_known_call *known = &calls->known[calls->next];
     known->present = 0;
-    pf_call_begin(&known->call);
     return &known->call;
 }
 
@@ -143,7 +142,8 @@ void pf_calls_forget(pf_calls *calls) {
 }
 
 void pf_call_begin(pf_call *call) {
-    call->filled = call->arguments.mapped = false;
+    call->filled = call->arguments.mapped = call->launched = false;
+    call->graph = NULL;
 }
 
 void pf_call_fill(pf_call *call) {

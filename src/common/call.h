@@ -14,6 +14,9 @@
 
 enum { PF_KNOWN_CALLS = 8 };
 
+/* A backend's own: how it enqueues a call that repeats. */
+typedef struct pf_call_graph pf_call_graph;
+
 /* A call as a backend takes it. */
 typedef struct pf_call {
     pf_problem problem;
@@ -23,6 +26,8 @@ typedef struct pf_call {
     /* A backend has filled `arguments` for the addresses of the problem and the workspace. */
     bool filled;
     pf_plan_arguments arguments;
+    bool launched;        /* before, with whatever arguments */
+    pf_call_graph *graph; /* NULL where there is none; the backend's call_release ends it */
 } pf_call;
 
 /* A call and the descriptor that it was made from. */
@@ -45,7 +50,8 @@ typedef struct pf_calls {
  * because they are wrong or may lead to other kernels. */
 pf_call *pf_calls_find(pf_calls *calls, pfattn_operation operation, const pfattn_attention *args);
 
-/* Where a call that was not found is made; kept, and found again, after pf_calls_keep. */
+/* Where a call that was not found is made, in place of another that is still to be released; kept,
+ * and found again, after pf_calls_keep. */
 pf_call *pf_calls_place(pf_calls *calls);
 void pf_calls_keep(pf_calls *calls, pfattn_operation operation, const pfattn_attention *args);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/backend_list.h"
 #include "device.h"
+#include "graph.h"
 
 const pf_backend pf_backend_cuda = {
     .id = PFATTN_BACKEND_CUDA,
@@ -13,6 +14,7 @@ const pf_backend pf_backend_cuda = {
     .plan = pf_cuda_plan,
     .workspace_size = pf_cuda_workspace_size,
     .launch = pf_cuda_launch,
+    .call_release = pf_cuda_call_release,
     .memory = &pf_cuda_memory,
     .capabilities = pf_cuda_capabilities,
 };

@@ -45,6 +45,11 @@ pfattn_status pf_cuda_launch(pf_device *device, pf_call *call, void *stream);
 extern const pf_memory_ops pf_cuda_memory;
 const pf_capabilities *pf_cuda_capabilities(const pf_device *device);
 
+/* The loaded kernel of a step. */
+static inline CUfunction pf_cuda_function(const pf_device *device, const pf_step *step) {
+    return device->modules[step->target][step->image].function[step->entry];
+}
+
 /* Make the device's context current, and give the caller's back. leave() passes `status` on, or its
  * own error where that was success. */
 pfattn_status pf_cuda_enter(pf_device *device);

@@ -44,7 +44,16 @@
 #define PF_CUDA_OPTIONAL(X)                                                                        \
     X(cuTensorMapEncodeTiled)    /* sm_90a */                                                      \
     X(cuTensorMapReplaceAddress) /* likewise */                                                    \
-    X(cuFuncLoad)                /* loads a lazily loaded kernel now, not in its first launch */
+    X(cuFuncLoad)                /* loads a lazily loaded kernel now, not in its first launch */   \
+    X(cuStreamIsCapturing)       /* graphs of calls that repeat, with all that follow */           \
+    X(cuGraphCreate)                                                                               \
+    X(cuGraphAddKernelNode_v2)                                                                     \
+    X(cuGraphInstantiateWithFlags)                                                                 \
+    X(cuGraphUpload)                                                                               \
+    X(cuGraphLaunch)                                                                               \
+    X(cuGraphExecKernelNodeSetParams_v2)                                                           \
+    X(cuGraphExecDestroy)                                                                          \
+    X(cuGraphDestroy)
 
 typedef struct pf_cuda_driver {
 #define X(name) __typeof__(name) *name;

@@ -5,6 +5,7 @@
 #include "common/plan_run.h"
 #include "common/status.h"
 #include "device.h"
+#include "graph.h"
 #include "tensor_map.h"
 
 typedef struct launches {
@@ -36,6 +37,7 @@ static pfattn_status fill(pf_device *device, pf_call *call) {
         return PFATTN_SUCCESS;
     }
     pf_call_fill(call);
+    pf_cuda_graph_outdate(call);
     pfattn_status status = encode_maps(device, call);
     call->filled = status == PFATTN_SUCCESS;
     return status;
@@ -45,10 +47,9 @@ static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arg
     const launches *l = context;
     const pf_cuda_driver *driver = l->device->driver;
     void *parameters[] = {pf_step_arguments(step, arguments), arguments->maps};
-    CUresult result =
-        driver->cuLaunchKernel(l->device->modules[step->target][step->image].function[step->entry],
-                               (unsigned)step->grid, 1, 1, (unsigned)step->block, 1, 1,
-                               (unsigned)step->shared_bytes, l->stream, parameters, NULL);
+    CUresult result = driver->cuLaunchKernel(
+        pf_cuda_function(l->device, step), (unsigned)step->grid, 1, 1, (unsigned)step->block, 1, 1,
+        (unsigned)step->shared_bytes, l->stream, parameters, NULL);
     if (result == CUDA_SUCCESS) {
         return PFATTN_SUCCESS;
     }
@@ -60,8 +61,10 @@ static pfattn_status launch_step(void *context, const pf_step *step, pf_plan_arg
 static pfattn_status run(pf_device *device, pf_call *call, CUstream stream) {
     launches l = {device, stream};
     pfattn_status status = fill(device, call);
-    return status == PFATTN_SUCCESS ? pf_plan_run(&call->plan, &call->arguments, launch_step, &l)
-                                    : status;
+    if (status != PFATTN_SUCCESS || pf_cuda_graph_launch(device, call, stream, &status)) {
+        return status;
+    }
+    return pf_plan_run(&call->plan, &call->arguments, launch_step, &l);
 }
 
 pfattn_status pf_cuda_launch(pf_device *device, pf_call *call, void *stream) {

@@ -376,31 +376,175 @@ static void copy_arguments(fake_launch *launch, void **parameters) {
     }
 }
 
+/* Whether a kernel can be launched so in the current context. */
+static CUresult check_launch(const fake_function *f, unsigned grid, unsigned block,
+                             unsigned shared) {
+    NEED(f != NULL && f->device == stack[depth - 1]->device, CUDA_ERROR_INVALID_HANDLE);
+    NEED(grid > 0 && grid <= 0x7fffffff && block > 0 && block <= 1024, CUDA_ERROR_INVALID_VALUE);
+    NEED((int)shared <= f->shared_limit, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+static void record(const fake_launch *launch) {
+    pthread_mutex_lock(&lock);
+    if (fake.launch_count < FAKE_LAUNCHES) {
+        fake.launches[fake.launch_count++] = *launch;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         CUstream stream, void **parameters, void **extra) {
     ENTER("cuLaunchKernel");
     NEED_CONTEXT;
     const fake_function *f = (const fake_function *)function;
-    NEED(f != NULL && f->device == stack[depth - 1]->device, CUDA_ERROR_INVALID_HANDLE);
-    NEED(extra == NULL && grid_x > 0 && grid_x <= 0x7fffffff && block_x > 0 && block_x <= 1024,
-         CUDA_ERROR_INVALID_VALUE);
-    NEED((int)shared <= f->shared_limit, CUDA_ERROR_INVALID_VALUE);
-    pthread_mutex_lock(&lock);
-    if (fake.launch_count < FAKE_LAUNCHES) {
-        fake_launch *launch = &fake.launches[fake.launch_count++];
-        *launch = (fake_launch){.kernel = f->name,
-                                .image = f->image,
-                                .grid = {grid_x, grid_y, grid_z},
-                                .block = {block_x, block_y, block_z},
-                                .shared = shared,
-                                .stream = stream,
-                                .device = f->device};
-        copy_arguments(launch, parameters);
-    }
-    pthread_mutex_unlock(&lock);
+    NEED(extra == NULL, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = check_launch(f, grid_x, block_x, shared);
+    NEED(result == CUDA_SUCCESS, result);
+    fake_launch launch = {.kernel = f->name,
+                          .image = f->image,
+                          .grid = {grid_x, grid_y, grid_z},
+                          .block = {block_x, block_y, block_z},
+                          .shared = shared,
+                          .stream = stream,
+                          .device = f->device};
+    copy_arguments(&launch, parameters);
+    record(&launch);
     return CUDA_SUCCESS;
 }
+
+/* ---- graphs, all in one line --------------------------------------------------------------- */
+
+enum { GRAPH_NODES = 16 };
+
+typedef struct fake_node {
+    int index;
+    fake_launch launch;
+} fake_node;
+
+typedef struct fake_graph {
+    int count;
+    fake_node node[GRAPH_NODES];
+} fake_graph;
+
+static void hold(int *held, int change) {
+    pthread_mutex_lock(&lock);
+    *held += change;
+    pthread_mutex_unlock(&lock);
+}
+
+static CUresult fill_node(const CUDA_KERNEL_NODE_PARAMS *p, fake_launch *launch) {
+    const fake_function *f = (const fake_function *)p->func;
+    NEED(p->extra == NULL && p->kernelParams != NULL, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = check_launch(f, p->gridDimX, p->blockDimX, p->sharedMemBytes);
+    NEED(result == CUDA_SUCCESS, result);
+    *launch = (fake_launch){.kernel = f->name,
+                            .image = f->image,
+                            .grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+                            .block = {p->blockDimX, p->blockDimY, p->blockDimZ},
+                            .shared = p->sharedMemBytes,
+                            .device = f->device};
+    copy_arguments(launch, p->kernelParams);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+    ENTER("cuStreamIsCapturing");
+    NEED_CONTEXT;
+    *status = fake.capturing && stream == fake.captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                        : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
+    ENTER("cuGraphCreate");
+    NEED(flags == 0, CUDA_ERROR_INVALID_VALUE);
+    *graph = calloc(1, sizeof(fake_graph));
+    NEED(*graph != NULL, CUDA_ERROR_OUT_OF_MEMORY);
+    hold(&fake.graphs, 1);
+    fake.last_graph = *graph;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                              size_t count, const CUDA_KERNEL_NODE_PARAMS *parameters) {
+    ENTER("cuGraphAddKernelNode");
+    NEED_CONTEXT;
+    fake_graph *g = (fake_graph *)graph;
+    NEED(g->count < GRAPH_NODES && count == (g->count > 0), CUDA_ERROR_INVALID_VALUE);
+    fake_node *made = &g->node[g->count];
+    NEED(count == 0 || (fake_node *)dependencies[0] == made - 1, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = fill_node(parameters, &made->launch);
+    NEED(result == CUDA_SUCCESS, result);
+    made->index = g->count++;
+    *node = (CUgraphNode)made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned long long flags) {
+    ENTER("cuGraphInstantiate");
+    NEED_CONTEXT;
+    NEED_NO_CAPTURE;
+    NEED(flags == 0 && ((fake_graph *)graph)->count > 0, CUDA_ERROR_INVALID_VALUE);
+    fake_graph *made = malloc(sizeof *made);
+    NEED(made != NULL, CUDA_ERROR_OUT_OF_MEMORY);
+    *made = *(fake_graph *)graph;
+    hold(&fake.executables, 1);
+    fake.last_executable = made;
+    *executable = (CUgraphExec)made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
+    ENTER("cuGraphUpload");
+    NEED_CONTEXT;
+    NEED_NO_CAPTURE;
+    (void)stream;
+    NEED(executable != NULL, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS *parameters) {
+    ENTER("cuGraphExecKernelNodeSetParams");
+    NEED_CONTEXT;
+    return fill_node(parameters,
+                     &((fake_graph *)executable)->node[((fake_node *)node)->index].launch);
+}
+
+/* On a captured stream it would be a node of the caller's graph, and no kernels. */
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+    ENTER("cuGraphLaunch");
+    NEED_CONTEXT;
+    NEED(!fake.capturing || stream != fake.captured, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    const fake_graph *g = (const fake_graph *)executable;
+    for (int i = 0; i < g->count; i++) {
+        fake_launch launch = g->node[i].launch;
+        launch.stream = stream;
+        record(&launch);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+    ENTER("cuGraphExecDestroy");
+    NEED_CONTEXT;
+    NEED_NO_CAPTURE;
+    free(executable);
+    hold(&fake.executables, -1);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    ENTER("cuGraphDestroy");
+    NEED_CONTEXT;
+    free(graph);
+    hold(&fake.graphs, -1);
+    return CUDA_SUCCESS;
+}
+
+/* ---- tensor maps --------------------------------------------------------------------------- */
 
 /* What the manual asks of a 2-byte, 128-byte swizzled map. */
 static bool encode_is_legal(const fake_encode *e, const cuuint32_t *steps) {

@@ -65,6 +65,7 @@ typedef struct fake_cuda {
     /* A stream of the calling thread is being captured in global mode: what may synchronise is
      * refused and breaks the capture, unless the thread has stepped out of it. */
     bool capturing;
+    CUstream captured;
     bool capture_broken;
 
     /* What was called. */
@@ -77,7 +78,8 @@ typedef struct fake_cuda {
 
     /* What is held. */
     int retained[FAKE_DEVICES];
-    int modules, events, allocations;
+    int modules, events, allocations, graphs, executables;
+    void *last_graph, *last_executable; /* made, and from malloc */
 } fake_cuda;
 
 typedef fake_cuda *fake_cuda_control_function(void);

@@ -38,6 +38,7 @@ void fake_reset(fake_cuda *fake) {
     fake->fail_call = NULL;
     fake->fail_after = 0;
     fake->capturing = fake->capture_broken = false;
+    fake->captured = NULL;
     fake->call_count = fake->launch_count = fake->encode_count = 0;
 }
 

@@ -16,6 +16,7 @@ static pfattn_handle handle; /* knows its calls */
 static pfattn_handle fresh;  /* is made to forget them before each call */
 
 static uint64_t seed = 20261130;
+static int graph_launches;
 
 static uint64_t random_below(uint64_t limit) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -35,15 +36,23 @@ typedef struct outcome {
     fake_launch launch[PF_STEP_MAX];
 } outcome;
 
+/* Where the next call goes. */
+static int streams[2];
+static void *stream = &streams[0];
+static bool captured;
+
 static void run(pfattn_handle by, pfattn_operation operation, const pfattn_attention *args,
                 void *workspace, size_t bytes, outcome *result) {
-    static int stream;
     memset(result, 0, sizeof *result);
     fake_reset(fake);
+    fake->capturing = captured;
+    fake->captured = stream;
     result->status =
-        operation == PFATTN_FORWARD    ? pfattn_forward(by, args, workspace, bytes, &stream)
-        : operation == PFATTN_BACKWARD ? pfattn_backward(by, args, workspace, bytes, &stream)
-                                       : pfattn_backward_jvp(by, args, workspace, bytes, &stream);
+        operation == PFATTN_FORWARD    ? pfattn_forward(by, args, workspace, bytes, stream)
+        : operation == PFATTN_BACKWARD ? pfattn_backward(by, args, workspace, bytes, stream)
+                                       : pfattn_backward_jvp(by, args, workspace, bytes, stream);
+    assert_false(fake->capture_broken);
+    graph_launches += fake_count_calls(fake, "cuGraphLaunch");
     if (result->status != PFATTN_SUCCESS) {
         snprintf(result->message, sizeof result->message, "%s", pfattn_last_error());
     }
@@ -207,12 +216,15 @@ static void known_calls_do_what_new_ones_do(void **state) {
         }
         void *workspace = (void *)(uintptr_t)(0x7000000 + 128 * random_below(4));
         size_t bytes = random_below(8) == 0 ? 1000 : (size_t)1 << 40;
+        captured = random_below(16) == 0;
+        stream = &streams[random_below(16) == 0];
         pfattn_status status = compare(s.operation, &s.args, workspace, bytes);
         succeeded += status == PFATTN_SUCCESS;
         refused += status != PFATTN_SUCCESS;
     }
-    print_message("%d calls succeeded, %d were refused\n", succeeded, refused);
-    assert_true(succeeded > ROUNDS / 4 && refused > ROUNDS / 8);
+    print_message("%d calls succeeded, %d were refused, %d were graphs\n", succeeded, refused,
+                  graph_launches);
+    assert_true(succeeded > ROUNDS / 4 && refused > ROUNDS / 8 && graph_launches > ROUNDS / 8);
 }
 
 /* A known call at addresses that are wrong is refused in the words of the first time, launches

@@ -101,6 +101,13 @@ static void assert_calls(const char *const *names, int count) {
 #define MOVE "cuTensorMapReplaceAddress"
 #define LAUNCH "cuLaunchKernel"
 #define LEAVE "cuCtxPopCurrent"
+#define CAPTURED "cuStreamIsCapturing"
+#define MODE "cuThreadExchangeStreamCaptureMode"
+#define CREATE "cuGraphCreate"
+#define ADD "cuGraphAddKernelNode"
+#define READY "cuGraphInstantiate", "cuGraphUpload"
+#define SET "cuGraphExecKernelNodeSetParams"
+#define GRAPH "cuGraphLaunch"
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
@@ -525,8 +532,9 @@ static void loads_once(void **state) {
 }
 
 /* A call is its context, a map for each operand and its launches, and nothing else: forward, its
- * JVP, and backward of kernels that are loaded. Its maps serve again; where a
- * tensor or the workspace moves, they are given new addresses. */
+ * JVP, and backward of kernels that are loaded. Its maps serve again. The second call makes a graph
+ * of its launches. Where a tensor or the workspace moves, maps and nodes are given new addresses.
+ */
 static void calls_of_a_launch(void **state) {
     (void)state;
     test_shape shape = {2, 4, 2, 1000, 500, 64, 64};
@@ -537,30 +545,49 @@ static void calls_of_a_launch(void **state) {
     assert_success(pfattn_supported(handle, PFATTN_FORWARD, &forward));
     assert_success(pfattn_supported(handle, PFATTN_FORWARD, &jvp));
     assert_success(pfattn_supported(handle, PFATTN_BACKWARD, &backward));
-    for (int call = 0; call < 2; call++) {
-        void *workspace = (void *)(0x7000000 + call * (uintptr_t)256);
-        const char *map = call == 0 ? MAP : MOVE;
-        forward.o.data = (char *)forward.o.data + 16;
-        jvp.tq.data = (char *)jvp.tq.data + 16;
-        fake_reset(fake);
-        assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
-        ASSERT_CALLS(CONTEXT, map, map, map, LAUNCH, LEAVE);
-        fake_reset(fake);
-        assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
-        ASSERT_CALLS(CONTEXT, map, map, map, map, LAUNCH, LEAVE);
-        fake_reset(fake);
-        assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
-        ASSERT_CALLS(CONTEXT, map, map, map, map, LAUNCH, LAUNCH, LAUNCH, LEAVE);
-        fake_reset(fake);
-        assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
-        ASSERT_CALLS(CONTEXT, LAUNCH, LEAVE);
-        fake_reset(fake);
-        assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
-        ASSERT_CALLS(CONTEXT, LAUNCH, LEAVE);
-        fake_reset(fake);
-        assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
-        ASSERT_CALLS(CONTEXT, LAUNCH, LAUNCH, LAUNCH, LEAVE);
-    }
+    void *workspace = (void *)0x7000000;
+    fake_reset(fake);
+    assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
+    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, LAUNCH, LEAVE);
+    fake_reset(fake);
+    assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
+    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, MAP, LAUNCH, LEAVE);
+    fake_reset(fake);
+    assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
+    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, MAP, LAUNCH, LAUNCH, LAUNCH, LEAVE);
+
+    fake_reset(fake);
+    assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
+    ASSERT_CALLS(CONTEXT, CAPTURED, MODE, CREATE, ADD, READY, MODE, GRAPH, LEAVE);
+    fake_reset(fake);
+    assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
+    ASSERT_CALLS(CONTEXT, CAPTURED, MODE, CREATE, ADD, READY, MODE, GRAPH, LEAVE);
+    fake_reset(fake);
+    assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
+    ASSERT_CALLS(CONTEXT, CAPTURED, MODE, CREATE, ADD, ADD, ADD, READY, MODE, GRAPH, LEAVE);
+
+    forward.o.data = (char *)forward.o.data + 16;
+    jvp.tq.data = (char *)jvp.tq.data + 16;
+    workspace = (void *)0x7000100;
+    fake_reset(fake);
+    assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
+    ASSERT_CALLS(CONTEXT, MOVE, MOVE, MOVE, CAPTURED, SET, GRAPH, LEAVE);
+    fake_reset(fake);
+    assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
+    ASSERT_CALLS(CONTEXT, MOVE, MOVE, MOVE, MOVE, CAPTURED, SET, GRAPH, LEAVE);
+    fake_reset(fake);
+    assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
+    ASSERT_CALLS(CONTEXT, MOVE, MOVE, MOVE, MOVE, CAPTURED, SET, SET, SET, GRAPH, LEAVE);
+
+    fake_reset(fake);
+    assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
+    ASSERT_CALLS(CONTEXT, CAPTURED, GRAPH, LEAVE);
+    fake_reset(fake);
+    assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
+    ASSERT_CALLS(CONTEXT, CAPTURED, GRAPH, LEAVE);
+    fake_reset(fake);
+    assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
+    ASSERT_CALLS(CONTEXT, CAPTURED, GRAPH, LEAVE);
 }
 
 /* A first call inside a capture loads its kernels all the same and leaves the capture whole. */

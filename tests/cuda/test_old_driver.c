@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A driver that lacks the optional functions, tensor maps and cuFuncLoad: a 9.0 device then runs
- * the sm_80 kernels alone. */
+/* A driver that lacks optional functions, for tensor maps, graphs and cuFuncLoad: a 9.0 device then
+ * runs the sm_80 kernels alone, and each call kernel by kernel. */
 #include "fake_cuda_client.h"
 
 #include <stdlib.h>
@@ -16,9 +16,13 @@ static void sm_80_alone(void **state) {
     pfattn_handle handle = fake_handle(0);
     pfattn_attention a =
         test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 500, 64, 64});
-    assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
-    assert_int_equal(fake->launch_count, 1);
+    for (int i = 1; i <= 3; i++) {
+        assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
+        assert_int_equal(fake_count_calls(fake, "cuLaunchKernel"), i);
+    }
+    assert_int_equal(fake->launch_count, 3);
     assert_string_equal(fake_image_name(fake->launches[0].image), "sm_80/forward.f16.64.plain");
+    assert_int_equal(fake_count_calls(fake, "cuGraphCreate"), 0);
     assert_int_equal(fake_count_calls(fake, "cuFuncLoad"), 0);
     pfattn_destroy(handle);
 }
