@@ -127,8 +127,9 @@ typedef struct pf_attention_kargs {
     int dbias_splits;
 
     /* Buffers for staged tiles of bias, tbias and mask, 0 where they are read element by element;
-     * whether a buffer holds a tile of but one of them; whether dbias leaves by the tile too. */
-    int bias_stages, bias_apart, dbias_staged;
+     * whether a buffer holds a tile of but one of them; PF_STAGED_*; whether dbias leaves by the
+     * tile too. */
+    int bias_stages, bias_apart, staged, dbias_staged;
 
     /* Scratch, laid out by the host as pf_scratch_layout says; 0 where not used. */
     unsigned long long key_live; /* u8 [live batch, live heads, keys_padded]: a query keeps it */

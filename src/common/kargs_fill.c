@@ -280,6 +280,7 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
     bool apart;
     args->bias_stages = pf_bias_stages(problem, plan->tuning, &apart);
     args->bias_apart = apart;
+    args->staged = pf_staged(problem, plan->tuning);
     args->dbias_staged =
         args->bias_stages > 0 && pf_is_backward(problem) && pf_dbias_is_staged(problem);
     fill_scratch(&plan->scratch, workspace, args);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kargs.h"
+#include "staged_bias.h"
 #include "status.h"
 #include "widen.h"
 
@@ -245,10 +246,10 @@ const pf_tuning *pf_kernel_find(const pf_capabilities *c, int target, int op, pf
                                 int head_dim, bool general, int variant) {
     int image = pf_image_number(op, element, head_dim, general, variant);
     const pf_tuning *tuning = NULL;
-    if (has_image(c, target, image) && general && variant == 0) {
-        tuning = find_tuning(c, target, op, element, head_dim, PF_VARIANT_GENERAL);
+    if (has_image(c, target, image) && general) {
+        tuning = find_tuning(c, target, op, element, head_dim, PF_VARIANT_GENERAL + variant);
     }
-    if (has_image(c, target, image) && tuning == NULL) {
+    if (has_image(c, target, image) && tuning == NULL && !(general && variant > 0)) {
         tuning = find_tuning(c, target, op, element, head_dim, variant);
     }
     return tuning != NULL && tuning->shared_bytes <= c->shared_bytes ? tuning : NULL;
@@ -275,11 +276,24 @@ static int default_variant(const pf_capabilities *c, const pf_problem *problem, 
     return 0;
 }
 
-/* Plain kernels alone have more than one variant. The tuning file decides where it has an entry. */
+/* The variant of a general kernel for what the problem has staged, otherwise 0. */
+static int general_variant(const pf_capabilities *c, const pf_problem *problem, int target,
+                           int op) {
+    for (int variant = 1; variant < PF_VARIANTS; variant++) {
+        const pf_tuning *t =
+            pf_kernel_find(c, target, op, problem->dtype, padded_head_dim(problem), true, variant);
+        if (t != NULL && t->staged == pf_staged(problem, t)) {
+            return variant;
+        }
+    }
+    return 0;
+}
+
+/* Of plain kernels the tuning file decides where it has an entry. */
 static int choose_variant(const pf_capabilities *c, const pf_problem *problem, int target, int op,
                           bool general) {
     if (general) {
-        return 0;
+        return general_variant(c, problem, target, op);
     }
     int64_t owned = pf_is_backward(problem) ? problem->keys : problem->queries;
     int tuned = pf_tuned_variant(c->tuned, target, op, problem->dtype, padded_head_dim(problem),

@@ -58,6 +58,18 @@ int pf_bias_stages(const pf_problem *problem, const pf_tuning *tuning, bool *apa
     return stages < tuning->stages ? stages : tuning->stages;
 }
 
+int pf_staged(const pf_problem *problem, const pf_tuning *tuning) {
+    bool apart, bias = pf_present(problem, PF_BIAS);
+    bool tangent = problem->operation == PF_FORWARD_JVP || problem->operation == PF_BACKWARD_JVP;
+    if (pf_bias_stages(problem, tuning, &apart) == 0 || apart) {
+        return PF_STAGED_ANY;
+    }
+    if (!pf_present(problem, PF_MASK)) {
+        return bias && pf_present(problem, PF_TBIAS) == tangent ? PF_STAGED_BIAS : PF_STAGED_ANY;
+    }
+    return bias || tangent || !((float)problem->alpha > 0.f) ? PF_STAGED_ANY : PF_STAGED_MASK;
+}
+
 /* Of a piecewise problem each pair writes its own share. */
 bool pf_dbias_is_staged(const pf_problem *problem) {
     const pfattn_tensor *dbias = pf_gradient(problem, PF_DBIAS);

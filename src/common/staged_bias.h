@@ -13,6 +13,9 @@
  * from the others. */
 int pf_bias_stages(const pf_problem *problem, const pf_tuning *tuning, bool *apart);
 
+/* PF_STAGED_* of the problem in such a kernel. */
+int pf_staged(const pf_problem *problem, const pf_tuning *tuning);
+
 /* Whether dbias, of a problem with such stages, leaves by tiles. */
 bool pf_dbias_is_staged(const pf_problem *problem);
 

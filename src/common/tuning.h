@@ -39,9 +39,17 @@
  * for short sequences. */
 #define PF_VARIANTS 4
 
-/* In place of the number of a variant: the row is the default of the general kernel, which without
- * one of its own has the plain kernel's. */
+/* Added to the number of a variant: the row is the general kernel's, whose default without one of
+ * its own has the plain kernel's. */
 #define PF_VARIANT_GENERAL PF_VARIANTS
+
+/* What of bias and mask a problem has staged: anything; the bias and, in the JVP, its tangent; the
+ * mask alone, with a positive alpha. And what loops of a general kernel are compiled for: one of
+ * these, or each in a loop of its own. */
+#define PF_STAGED_ANY 0
+#define PF_STAGED_BIAS 1
+#define PF_STAGED_MASK 2
+#define PF_STAGED_EACH 3
 
 /* Rows that a workgroup of pf_backward_pre takes. */
 #define PF_PRE_ROWS 64
@@ -71,10 +79,11 @@ typedef struct pf_tuning {
     int min_blocks;   /* workgroups meant to share a multiprocessor */
     int persistent;   /* 0: a workgroup an item of work; n: clusters of n loop over the items */
     int waves_per_eu; /* AMD: waves that registers must leave room for on each SIMD */
-    int variant;      /* 0, the default, less than PF_VARIANTS, or PF_VARIANT_GENERAL */
+    int variant;      /* 0, the default, less than PF_VARIANTS, or PF_VARIANT_GENERAL more */
     int bias_bytes;   /* of shared_bytes, for staged tiles of bias and mask; 0 for none */
     int short_most;   /* of a variant that is the default where queries are more than a tile of
                          row 0, and neither they nor keys more than this; 0 for none */
+    int staged;       /* of a general kernel; a variant runs where just that is staged */
 } pf_tuning;
 
 /* Workgroups that do one item of work together; they own neighbouring tiles. */
@@ -100,9 +109,10 @@ template <int count>
 constexpr pf_tuning pf_tuning_find(const pf_tuning (&table)[count], int target, int op,
                                    int element_class, int head_dim, int variant, bool general) {
     int i = count;
-    if (general && variant == 0)
-        i = pf_tuning_place(table, target, op, element_class, head_dim, PF_VARIANT_GENERAL);
-    if (i == count)
+    if (general)
+        i = pf_tuning_place(table, target, op, element_class, head_dim,
+                            PF_VARIANT_GENERAL + variant);
+    if (i == count && !(general && variant > 0))
         i = pf_tuning_place(table, target, op, element_class, head_dim, variant);
     if (i < count)
         return table[i];

@@ -23,6 +23,7 @@ enum {
     PF_OUT_DIM = pf_tuned.out_dim,
     PF_STAGES = pf_tuned.stages,
     PF_TUNED_BIAS_BYTES = pf_tuned.bias_bytes,
+    PF_TUNED_STAGED = pf_tuned.staged,
     PF_SHARED_BYTES = pf_tuned.shared_bytes,
     PF_THREADS = PF_OP == PF_OP_PASSES ? PF_CUDA_PASS_THREADS : pf_tuned.threads,
     PF_MIN_BLOCKS = pf_tuned.min_blocks,

@@ -13,6 +13,7 @@
 #define PF_BIAS_HELD                                                                               \
     (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM != 128) /* else registers are short */
 #define PF_BIAS_BYTES PF_TUNED_BIAS_BYTES
+#define PF_BIAS_LOOPS PF_TUNED_STAGED
 
 enum {
     PF_OWNS_QUERIES = PF_OP == PF_OP_FORWARD || PF_OP == PF_OP_FORWARD_JVP,

@@ -33,13 +33,14 @@
 PF_TUNING_TABLE pf_cuda_tuning[] = {
 #define ROW(...) VARIANT(0, __VA_ARGS__)
 #define VARIANT(n, ...) SHORT(n, 0, __VA_ARGS__)
-#define SHORT(n, most, ...) BOTH(n, most, __VA_ARGS__, 0)
-#define GENERAL(...) BOTH(PF_VARIANT_GENERAL, 0, __VA_ARGS__)
-#define BOTH(variant, most, target, op, element_class, hd, owned, cross, out, stages, threads, kib, blocks,    \
-             persistent, bias_kib)                                                                       \
+#define SHORT(n, most, ...) BOTH(n, most, ANY, __VA_ARGS__, 0)
+#define GENERAL(...) STAGED(0, EACH, __VA_ARGS__)
+#define STAGED(n, staged, ...) BOTH(PF_VARIANT_GENERAL + n, 0, staged, __VA_ARGS__)
+#define BOTH(variant, most, staged, target, op, element_class, hd, owned, cross, out, stages, threads, kib,    \
+             blocks, persistent, bias_kib)                                                               \
     {PF_TARGET_##target, PF_OP_##op, PF_CLASS_##element_class,                                           \
      hd, owned, cross, out, stages, threads, PF_KIB(kib), blocks, persistent, 0, variant,                \
-     PF_KIB(bias_kib), most},
+     PF_KIB(bias_kib), most, PF_STAGED_##staged},
     /*   target   operation     class   hd  owned cross out stages threads KiB blocks persistent */
     ROW(SM_90A, FORWARD,       HALF,   64,  192,  128,  64,  2,     512, 138,  1,  1)
     SHORT(1, 1024, SM_90A, FORWARD, HALF, 64, 256, 64, 64, 4,    640, 164,  1,  1)
@@ -54,7 +55,9 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_90A, BACKWARD,      HALF,  256,   64,   64, 256,  2,     384, 227,  1,  2)
 
     /*       the same                                                                 bias KiB */
-    GENERAL(SM_90A, FORWARD,     HALF,   64,  128,  128,  64,  2,     384, 178,  1,  1,  96)
+    STAGED(0, ANY,  SM_90A, FORWARD, HALF, 64, 128,  128,  64,  2,    384, 178,  1,  1,  96)
+    STAGED(1, BIAS, SM_90A, FORWARD, HALF, 64, 192,  128,  64,  2,    512, 186,  1,  1,  96)
+    STAGED(2, MASK, SM_90A, FORWARD, HALF, 64, 192,  128,  64,  2,    512, 138,  1,  1,  48)
     GENERAL(SM_90A, FORWARD,     HALF,  128,  128,  128, 128,  2,     384, 226,  1,  1,  64)
     GENERAL(SM_90A, FORWARD,     HALF,  256,  128,   64, 256,  2,     384, 226,  1,  1,  32)
     GENERAL(SM_90A, FORWARD_JVP, HALF,   64,  128,   64,  64,  3,     384, 226,  1,  1,  96)
@@ -107,6 +110,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     ROW(SM_80,  FORWARD,       E5M2,  128,   64,   64, 128,  2,     128,  81,  1,  0)
     ROW(SM_80,  FORWARD,       E5M2,  256,   64,   32, 256,  2,     128,  97,  1,  0)
 #undef BOTH
+#undef STAGED
 #undef GENERAL
 #undef SHORT
 #undef VARIANT

@@ -25,7 +25,7 @@ PF_TUNING_TABLE pf_hip_tuning[] = {
     ROW_OF(GFX950, variant, __VA_ARGS__),
 #define ROW_OF(target, variant, operation, element_class, hd, owned, cross, out, threads, kib, waves)   \
     {PF_TARGET_##target, PF_OP_##operation, PF_CLASS_##element_class,                                   \
-     hd, owned, cross, out, 1, threads, PF_KIB(kib), 1, 0, waves, variant, 0, 0}
+     hd, owned, cross, out, 1, threads, PF_KIB(kib), 1, 0, waves, variant, 0, 0, 0}
     /*   operation      class   hd  owned cross  out threads KiB waves */
     ROW(FORWARD,       HALF,   64,  128,   32,   64,   256,  10,  3)
     VARIANT(1, FORWARD, HALF,  64, 128,   64,   64,   256,  19,  3)

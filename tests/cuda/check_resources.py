@@ -19,7 +19,7 @@ MEGABYTES_A_TARGET = 40
 REGISTERS = 65536  # of a multiprocessor, all chips from 8.0 on
 SHARED_BYTES = {"sm_80": 99 * 1024, "sm_90a": 227 * 1024}
 PASS_THREADS = 256
-GENERAL = "4"  # PF_VARIANT_GENERAL: the row of a kernel's general image
+GENERAL = 4  # PF_VARIANT_GENERAL: added in the rows of general images
 
 # What ptxas says where it waits for each product of Hopper's before the next, which halves the speed.
 SERIALIZED = re.compile(r"C75\d\d.*serializ.*", re.IGNORECASE)
@@ -29,7 +29,7 @@ SERIALIZED = re.compile(r"C75\d\d.*serializ.*", re.IGNORECASE)
 HOT = re.compile(r"(sm_80|sm_90a)\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain(\.v\d)?"
                  r"|sm_80\.forward\.f32\.(64|128|256)\.(plain|general)"
                  r"|sm_90a\.(forward|forward_jvp)\.(f16|bf16)\.256\.plain(\.v\d)?"
-                 r"|sm_90a\.forward\.(f16|bf16)\.(64|128|256)\.general"
+                 r"|sm_90a\.forward\.(f16|bf16)\.(64|128|256)\.general(\.v\d)?"
                  r"|sm_90a\.(forward_jvp|backward)\.(f16|bf16)\.64\.general"
                  r"|sm_90a\.forward_jvp\.(f16|bf16)\.256\.general")
 
@@ -120,9 +120,10 @@ def tuning_of(rows, image):
         return PASS_THREADS, 1, 0
     element, head_dim, kind, *variant = rest
     key = target, op, {"f32": "f32", "e5m2": "e5m2"}.get(element, "half"), head_dim
-    if kind == "general" and (*key, GENERAL) in rows:
-        return rows[*key, GENERAL]
-    return rows[*key, variant[0][1:] if variant else "0"]
+    number = int(variant[0][1:]) if variant else 0
+    if kind == "general" and (*key, str(GENERAL + number)) in rows:
+        return rows[*key, str(GENERAL + number)]
+    return rows[*key, str(number)]
 
 
 def check_image(rows, image, kernels, report, code):

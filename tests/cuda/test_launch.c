@@ -363,7 +363,8 @@ static void forward_widened_split(void **state) {
     /* 4 and 4 rows of queries, 160000 each of k, k2, v. */
     assert_launch(0, "pf_widen", "sm_90a/passes", 1 + 1 + 3 * 2500, 256, 0);
     assert_string_equal(fake->launches[1].kernel, "pf_key_live");
-    assert_string_equal(fake_image_name(fake->launches[2].image), "sm_90a/forward.f16.64.general");
+    assert_string_equal(fake_image_name(fake->launches[2].image),
+                        "sm_90a/forward.f16.64.general.v2");
     assert_string_equal(fake->launches[3].kernel, "pf_merge_splits");
     const pf_widen_operand *w = fake->launches[0].args.widen.operand;
     const pf_attention_kargs *k = &fake->launches[2].args.attention;

@@ -14,24 +14,26 @@
 #define E5M2 PF_CLASS_E5M2
 
 /* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
- * variant, bytes for bias, most keys or queries of a short problem */
+ * variant, bytes for bias, most keys or queries of a short problem,
+ * PF_STAGED_* */
 static const pf_tuning table[] = {
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0, 0, 0},
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 128, 128, 128, 128, 2, 384, 160000, 1, 1, 0, 0, 0, 0},
-    {PF_TARGET_SM_90A, PF_OP_FORWARD_JVP, HALF, 256, 128, 64, 128, 1, 384, 220000, 1, 1, 0, 0, 0,
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, HALF, 128, 128, 128, 128, 2, 384, 160000, 1, 1, 0, 0, 0, 0,
      0},
-    {PF_TARGET_SM_90A, PF_OP_BACKWARD, HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 64, 64, 64, 64, 2, 128, 40000, 2, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 128, 64, 64, 128, 2, 128, 80000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 256, 64, 32, 256, 2, 128, 99000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, F32, 64, 64, 64, 64, 2, 128, 80000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, E5M2, 64, 64, 64, 64, 2, 128, 40000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD_JVP, HALF, 64, 64, 32, 64, 2, 128, 81000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_BACKWARD, HALF, 64, 64, 32, 64, 2, 128, 74000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_BACKWARD, HALF, 256, 64, 16, 128, 1, 128, 99000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_BACKWARD_JVP, HALF, 64, 64, 32, 32, 2, 128, 82000, 1, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_DBIAS, HALF, 64, 64, 32, 64, 2, 96, 50000, 2, 0, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_DBIAS_JVP, HALF, 64, 32, 32, 64, 2, 64, 50000, 2, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD_JVP, HALF, 256, 128, 64, 128, 1, 384, 220000, 1, 1, 0, 0, 0, 0,
+     0},
+    {PF_TARGET_SM_90A, PF_OP_BACKWARD, HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 64, 64, 64, 64, 2, 128, 40000, 2, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 128, 64, 64, 128, 2, 128, 80000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, HALF, 256, 64, 32, 256, 2, 128, 99000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, F32, 64, 64, 64, 64, 2, 128, 80000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, E5M2, 64, 64, 64, 64, 2, 128, 40000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD_JVP, HALF, 64, 64, 32, 64, 2, 128, 81000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_BACKWARD, HALF, 64, 64, 32, 64, 2, 128, 74000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_BACKWARD, HALF, 256, 64, 16, 128, 1, 128, 99000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_BACKWARD_JVP, HALF, 64, 64, 32, 32, 2, 128, 82000, 1, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_DBIAS, HALF, 64, 64, 32, 64, 2, 96, 50000, 2, 0, 0, 0, 0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_DBIAS_JVP, HALF, 64, 32, 32, 64, 2, 64, 50000, 2, 0, 0, 0, 0, 0, 0},
 };
 
 static bool no_images[PF_IMAGE_COUNT];
@@ -488,7 +490,7 @@ static void backward_steps(void **state) {
 static void clusters_do_items_together(void **state) {
     (void)state;
     static const pf_tuning clustered[] = {
-        {PF_TARGET_SM_90A, PF_OP_BACKWARD, HALF, 256, 64, 64, 256, 2, 384, 220000, 1, 2, 0, 0, 0,
+        {PF_TARGET_SM_90A, PF_OP_BACKWARD, HALF, 256, 64, 64, 256, 2, 384, 220000, 1, 2, 0, 0, 0, 0,
          0},
     };
     pf_capabilities c = test_hopper(clustered, 1);

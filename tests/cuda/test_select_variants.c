@@ -9,22 +9,29 @@
 #include "select.h"
 
 /* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
- * variant, bytes for bias, most keys or queries of a short problem */
+ * variant, bytes for bias, most keys or queries of a short problem,
+ * PF_STAGED_* */
 static const pf_tuning table[] = {
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0, 0,
-     0},
+     0, 0},
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 128, 64, 2, 384, 80001, 1, 1, 0, 1, 0,
-     0},
+     0, 0},
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 512, 128, 128, 2, 384, 90000, 1, 1, 0, 0,
-     0, 0},
+     0, 0, 0},
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 128, 64, 128, 2, 384, 90000, 1, 1, 0, 1,
-     0, 0},
+     0, 0, 0},
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 256, 64, 128, 2, 384, 90000, 1, 1, 0, 2,
-     0, 1024},
+     0, 1024, 0},
     {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 128, 64, 64, 2, 384, 130000, 1, 0, 0, 0,
-     0, 0},
+     0, 0, 0},
     {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 64, 128, 64, 2, 384, 130000, 1, 0, 0, 1,
-     0, 0},
+     0, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 128, 64, 2, 384, 90000, 1, 1, 0,
+     PF_VARIANT_GENERAL, 65536, 0, PF_STAGED_ANY},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90001, 1, 1, 0,
+     PF_VARIANT_GENERAL + 1, 98304, 0, PF_STAGED_BIAS},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90002, 1, 1, 0,
+     PF_VARIANT_GENERAL + 2, 49152, 0, PF_STAGED_MASK},
 };
 
 /* A device with a tuning file. */
@@ -126,6 +133,35 @@ static void short_sequences(void **state) {
     test_images[pf_image_number(PF_OP_FORWARD, PFATTN_DTYPE_BF16, 128, false, 2)] = true;
 }
 
+/* General variants run where just what they are for is staged, and the default elsewhere: rows of
+ * 50 keys are no multiple of 16 bytes. */
+static void general_variants(void **state) {
+    (void)state;
+    pf_capabilities c = device(NULL);
+    static const struct {
+        bool bias, mask;
+        int64_t keys;
+        const char *key;
+    } cases[] = {{true, false, 64, "sm_90a/forward.f16.64.general.v1"},
+                 {false, true, 64, "sm_90a/forward.f16.64.general.v2"},
+                 {true, true, 64, "sm_90a/forward.f16.64.general"},
+                 {true, false, 50, "sm_90a/forward.f16.64.general"},
+                 {false, true, 50, "sm_90a/forward.f16.64.general"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        test_shape shape = {1, 2, 2, 100, cases[i].keys, 64, 64};
+        pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, shape);
+        if (cases[i].bias) {
+            test_add_bias(&a, PFATTN_DTYPE_F16, 1, 2, 100, cases[i].keys);
+        }
+        if (cases[i].mask) {
+            test_add_mask(&a, 1, 2, 100, cases[i].keys);
+        }
+        pf_problem problem = test_problem(PF_FORWARD, &a);
+        pf_plan plan = test_plan(&c, &problem);
+        assert_key(find_step(&plan, PF_STEP_MAIN), cases[i].key);
+    }
+}
+
 /* A variant that this build lacks or whose memory the device has not does not exist. */
 static void kernels_that_are_there(void **state) {
     (void)state;
@@ -148,6 +184,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tuned_variants),
         cmocka_unit_test(short_sequences),
+        cmocka_unit_test(general_variants),
         cmocka_unit_test(kernels_that_are_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,16 +9,16 @@
 #include "select.h"
 
 /* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
- * variant, bytes for bias */
+ * variant, bytes for bias, most keys or queries of a short problem, PF_STAGED_* */
 static const pf_tuning table[] = {
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0, 0,
-     0},
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 128, 128, 128, 2, 384, 160000, 1, 1, 0, 0,
      0, 0},
-    {PF_TARGET_SM_80, PF_OP_FORWARD, PF_CLASS_HALF, 64, 64, 64, 64, 2, 128, 40000, 2, 0, 0, 0, 0,
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 128, 128, 128, 2, 384, 160000, 1, 1, 0, 0,
+     0, 0, 0},
+    {PF_TARGET_SM_80, PF_OP_FORWARD, PF_CLASS_HALF, 64, 64, 64, 64, 2, 128, 40000, 2, 0, 0, 0, 0, 0,
      0},
     {PF_TARGET_GFX90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 32, 32, 1, 256, 1024, 1, 0, 3, 0, 0,
-     0},
+     0, 0},
 };
 
 static pf_capabilities hopper(void) {

@@ -47,6 +47,45 @@ static void stages_fill_memory(void **state) {
     assert_int_equal(stages(&a, 48), 2);
 }
 
+static int staged(pf_operation operation, const pfattn_attention *a, int op, int bias_kib) {
+    const pf_problem problem = test_problem(operation, a);
+    const pf_tuning t = tuning(op, bias_kib);
+    return pf_staged(&problem, &t);
+}
+
+/* A bias alone, with its tangent in the JVP, and a mask alone, without tangents and where a greater
+ * dot product is a greater score, are kinds of their own. */
+static void kinds_of_staged_tensors(void **state) {
+    (void)state;
+    pfattn_attention a = attention();
+    assert_int_equal(staged(PF_FORWARD, &a, PF_OP_FORWARD, 64), PF_STAGED_ANY);
+    test_add_mask(&a, 2, 4, 100, 160);
+    assert_int_equal(staged(PF_FORWARD, &a, PF_OP_FORWARD, 64), PF_STAGED_MASK);
+    assert_int_equal(staged(PF_FORWARD, &a, PF_OP_FORWARD, 0), PF_STAGED_ANY);
+    a.flags |= PFATTN_FLAG_ALPHA;
+    a.alpha = -1;
+    assert_int_equal(staged(PF_FORWARD, &a, PF_OP_FORWARD, 64), PF_STAGED_ANY);
+    a.alpha = 1;
+    test_add_bias(&a, PFATTN_DTYPE_F16, 2, 4, 100, 160);
+    assert_int_equal(staged(PF_FORWARD, &a, PF_OP_FORWARD, 64), PF_STAGED_ANY);
+
+    a = attention();
+    test_add_bias(&a, PFATTN_DTYPE_F16, 2, 4, 100, 160);
+    assert_int_equal(staged(PF_FORWARD, &a, PF_OP_FORWARD, 64), PF_STAGED_BIAS);
+    a = attention();
+    test_add_bias(&a, PFATTN_DTYPE_F32, 2, 4, 100, 160);
+    assert_int_equal(staged(PF_FORWARD, &a, PF_OP_FORWARD, 64), PF_STAGED_ANY);
+
+    a = test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 160, 64, 64});
+    test_add_bias(&a, PFATTN_DTYPE_F16, 2, 4, 100, 160);
+    assert_int_equal(staged(PF_FORWARD_JVP, &a, PF_OP_FORWARD_JVP, 64), PF_STAGED_ANY);
+    a.tbias = a.bias;
+    assert_int_equal(staged(PF_FORWARD_JVP, &a, PF_OP_FORWARD_JVP, 64), PF_STAGED_BIAS);
+    a.bias = a.tbias = (pfattn_tensor){0};
+    test_add_mask(&a, 2, 4, 100, 160);
+    assert_int_equal(staged(PF_FORWARD_JVP, &a, PF_OP_FORWARD_JVP, 64), PF_STAGED_ANY);
+}
+
 /* Without room for all tensors at once, stages of the largest tile: bias's. */
 static void stages_apart(void **state) {
     (void)state;
@@ -138,6 +177,7 @@ static void dbias(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_fill_memory),
+        cmocka_unit_test(kinds_of_staged_tensors),
         cmocka_unit_test(stages_apart),
         cmocka_unit_test(backward_tiles),
         cmocka_unit_test(layouts),

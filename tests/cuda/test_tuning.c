@@ -37,19 +37,18 @@ static void every_kernel_has_one_default(void **state) {
     }
 }
 
-/* Variants are numbered from 1 without a gap, of the half types alone; a kernel has one row or none
- * for its general image. */
+/* Variants are numbered from 1 without a gap, of the half types alone; general kernels likewise,
+ * but their default need not have a row. What they have staged tells them apart. */
 static void variants_are_numbered(void **state) {
     (void)state;
     for (int i = 0; i < PF_CUDA_TUNING_COUNT; i++) {
         const pf_tuning *t = &pf_cuda_tuning[i];
-        if (t->variant == PF_VARIANT_GENERAL) {
-            assert_int_equal(
-                count_rows(t->target, t->op, t->element_class, t->head_dim, PF_VARIANT_GENERAL), 1);
-            continue;
-        }
-        assert_in_range(t->variant, 0, t->element_class == PF_CLASS_HALF ? PF_VARIANTS - 1 : 0);
-        for (int variant = 0; variant <= t->variant; variant++) {
+        int first = t->variant >= PF_VARIANT_GENERAL ? PF_VARIANT_GENERAL : 0;
+        assert_in_range(t->variant - first, 0,
+                        t->element_class == PF_CLASS_HALF ? PF_VARIANTS - 1 : 0);
+        assert_int_equal(t->staged == PF_STAGED_BIAS || t->staged == PF_STAGED_MASK,
+                         t->variant > PF_VARIANT_GENERAL);
+        for (int variant = first; variant <= t->variant; variant++) {
             assert_int_equal(count_rows(t->target, t->op, t->element_class, t->head_dim, variant),
                              1);
         }

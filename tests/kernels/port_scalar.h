@@ -255,6 +255,7 @@ PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *,
 /* Staged bias: tiles of [query][key]. */
 #define PF_BIAS_RUN 4
 #define PF_BIAS_BYTES SCALAR_BIAS_BYTES
+#define PF_BIAS_LOOPS PF_STAGED_EACH
 #define PF_BIAS_HELD (PF_OP <= PF_OP_FORWARD_JVP)
 typedef struct pf_bias_place {
     const unsigned char *tile;

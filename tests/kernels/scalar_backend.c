@@ -31,6 +31,7 @@
      0,                                                                                            \
      0,                                                                                            \
      SCALAR_BIAS_BYTES,                                                                            \
+     0,                                                                                            \
      0},
 #define ROW(op, element_class) ROW_OF(TARGET, op, element_class)
 #define ROWS(element_class)                                                                        \

@@ -21,18 +21,19 @@
 #define DEVICE "device cuda " VERSION " Test GPU\n"
 
 /* target, op, class, hd, owned, cross, out, stages, threads, shared, blocks, persistent, waves,
- * variant, bytes for bias */
+ * variant, bytes for bias, most keys or queries of a short problem, PF_STAGED_* */
 static const pf_tuning table[] = {
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 900, 1, 1, 0, 0, 0,
-     0},
+     0, 0},
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 128, 128, 64, 2, 384, 900, 1, 1, 0, 1, 0,
-     0},
+     0, 0},
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 64, 128, 64, 2, 256, 2000, 1, 1, 0, 2, 0,
+     0, 0},
+    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_F32, 64, 64, 32, 64, 2, 256, 900, 1, 1, 0, 0, 0, 0,
      0},
-    {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_F32, 64, 64, 32, 64, 2, 256, 900, 1, 1, 0, 0, 0, 0},
-    {PF_TARGET_SM_80, PF_OP_BACKWARD, PF_CLASS_HALF, 128, 64, 32, 64, 1, 128, 900, 2, 0, 0, 0, 0,
+    {PF_TARGET_SM_80, PF_OP_BACKWARD, PF_CLASS_HALF, 128, 64, 32, 64, 1, 128, 900, 2, 0, 0, 0, 0, 0,
      0},
-    {PF_TARGET_SM_80, PF_OP_BACKWARD, PF_CLASS_HALF, 128, 64, 32, 64, 1, 128, 900, 1, 0, 3, 1, 0,
+    {PF_TARGET_SM_80, PF_OP_BACKWARD, PF_CLASS_HALF, 128, 64, 32, 64, 1, 128, 900, 1, 0, 3, 1, 0, 0,
      0},
 };
 

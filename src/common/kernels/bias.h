@@ -10,6 +10,7 @@
 #ifndef PF_BIAS_RUN
 #define PF_BIAS_RUN 1
 #define PF_BIAS_BYTES 0
+#define PF_BIAS_LOOPS PF_STAGED_ANY
 typedef struct pf_bias_place {
     int none;
 } pf_bias_place;
@@ -168,18 +169,13 @@ PF_DEVICE void mask_exclude(pf_scores *s, const pf_mask_reader *reader) {
 /* What a problem has staged. Loops over tiles are compiled for the two that are met most without
  * what these do not need, and once for all others. */
 typedef enum bias_kind {
-    BIAS_ANY,  /* any, each perhaps in a stage of its own, or none */
-    BIAS_ONLY, /* the bias and, in the JVP, its tangent */
-    BIAS_MASK  /* the mask alone, and a positive alpha */
+    BIAS_ANY = PF_STAGED_ANY, /* each tensor perhaps in a stage of its own, or none */
+    BIAS_ONLY = PF_STAGED_BIAS,
+    BIAS_MASK = PF_STAGED_MASK
 } bias_kind;
 
 PF_DEVICE bias_kind bias_kind_of(const pf_attention_kargs *a) {
-    const bool bias = bias_has(a, PF_MAP_BIAS), tbias = bias_has(a, PF_MAP_TBIAS);
-    if (bias_stages(a) == 0 || bias_apart(a))
-        return BIAS_ANY;
-    if (!bias_has(a, PF_MAP_MASK))
-        return bias && tbias == (PF_TANGENT == 1) ? BIAS_ONLY : BIAS_ANY;
-    return PF_TANGENT || bias || !(a->alpha > 0.f) ? BIAS_ANY : BIAS_MASK;
+    return (bias_kind)(PF_BIAS_LOOPS == PF_STAGED_EACH ? a->staged : PF_BIAS_LOOPS);
 }
 
 /* Where a thread reads bias and, at PF_T, its tangent in the first stage; what the next is apart.

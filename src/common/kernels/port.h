@@ -190,6 +190,7 @@
  * arguments say so (bias_stages) bias and its tangent, both of the operands' 16-bit type, and mask
  * come by tiles of PF_TILE_QUERIES x PF_TILE_KEYS, of PF_BIAS_TILE_BYTES or PF_MASK_TILE_BYTES.
  *     PF_BIAS_BYTES     shared memory for these, 1024-byte aligned, 0 for none
+ *     PF_BIAS_LOOPS     PF_STAGED_*: what loops over tiles are compiled for
  *     pf_bias_load(tile, source, map, rows, ring, pos)  load the tile of PF_MAP_BIAS, _TBIAS or
  *         _MASK whose first query and key are rows->row0 and rows->channel0
  *     pf_bias_place p = pf_bias_place_of(tile, tensor)  what a thread finds out once
