@@ -69,6 +69,9 @@ typedef enum pf_part {
 /* Keys that one workgroup of pf_key_live looks at; keys_padded is a multiple of it. */
 enum { PF_KEY_LIVE_TILE = 256 };
 
+/* Rows of dK or dV that one workgroup sums from the parts of a divided item. */
+enum { PF_JOIN_ROWS = 16 };
+
 /* Window bounds are clamped to +-PF_WINDOW_LIMIT, farther than any query is from any key. */
 #define PF_WINDOW_LIMIT (1 << 30)
 
@@ -89,6 +92,17 @@ typedef struct pf_work_order {
     int first_last;     /* head */
     pf_divisor by_last; /* how many; 0 for none */
 } pf_work_order;
+
+/* How the clusters of backward divide the last items of the list among them, after so many rounds
+ * of whole ones: by tiles of queries, of which each cluster takes `each`, the first `more` one
+ * more. */
+typedef struct pf_division {
+    int items; /* 0 where all are done whole */
+    int first; /* place in the list */
+    int rounds;
+    int each, more;
+    pf_divisor by_tiles; /* of queries, an item's */
+} pf_division;
 
 /* Everything the attention kernels (forward, backward, and their JVPs) read. For backward_jvp the
  * gradient fields hold the tangents of the gradients. */
@@ -144,6 +158,9 @@ typedef struct pf_attention_kargs {
     int queries_padded, keys_padded;
     int work_count;      /* work items of the grid, persistent or not */
     pf_work_order order; /* where workgroups do more than one, and need not keep an order */
+    pf_division division;
+    unsigned long long parts; /* f32 [clusters, 2, workgroups of a cluster, dK and dV, keys,
+                                 channels] of divided items */
     /* dq_sum and dq_turn together, which pf_backward_pre sets to 0, and how many u64 these are. */
     unsigned long long zeroed;
     pf_i64 zeroed_words;

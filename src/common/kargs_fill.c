@@ -222,6 +222,7 @@ static void fill_scratch(const pf_scratch *scratch, unsigned long long workspace
         args->dq_turn[p] = scratch_address(workspace, scratch->dq_turn[p]);
     }
     args->dbias_sum = scratch_address(workspace, scratch->dbias_sum);
+    args->parts = scratch_address(workspace, scratch->parts);
     args->zeroed = scratch->zero_bytes > 0 ? workspace + scratch->zero_offset : 0;
     args->zeroed_words = (pf_i64)(scratch->zero_bytes / sizeof(unsigned long long));
     args->queries_padded = (int)scratch->queries_padded;
@@ -256,6 +257,15 @@ void pf_kargs_share(int workgroups, int work, pf_attention_kargs *args) {
     order->pairs_left = last > 0 ? pairs % workgroups : 0;
 }
 
+void pf_kargs_divide(int items, int tiles, int clusters, int work, pf_attention_kargs *args) {
+    args->division = (pf_division){.items = items,
+                                   .first = work - items,
+                                   .rounds = work / clusters,
+                                   .each = items * tiles / clusters,
+                                   .more = items * tiles % clusters,
+                                   .by_tiles = pf_divisor_of(tiles)};
+}
+
 /* That of the main kernel. Where determinism is asked for, backward has its own. */
 static void fill_order(const pf_problem *problem, const pf_plan *plan, pf_attention_kargs *args) {
     for (int i = 0; i < plan->step_count; i++) {
@@ -263,6 +273,11 @@ static void fill_order(const pf_problem *problem, const pf_plan *plan, pf_attent
         if (step->kind == PF_STEP_MAIN && !(pf_is_backward(problem) && problem->deterministic)) {
             int cluster = PF_CLUSTER_OF(plan->tuning->persistent);
             pf_kargs_share(step->grid / cluster, step->work_count, args);
+            if (plan->divided > 0) {
+                int tile = plan->tuning->cross_tile;
+                pf_kargs_divide(plan->divided, (args->queries + tile - 1) / tile,
+                                step->grid / cluster, step->work_count, args);
+            }
         }
     }
 }

@@ -18,6 +18,9 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
  * filled. */
 void pf_kargs_share(int workgroups, int work, pf_attention_kargs *args);
 
+/* Where the last items, of so many tiles of queries each, are what whole rounds leave. */
+void pf_kargs_divide(int items, int tiles, int clusters, int work, pf_attention_kargs *args);
+
 void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args);
 
 /* Of the passes after a forward that wrote f32: the one that joins its parts, and the one that

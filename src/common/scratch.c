@@ -106,6 +106,10 @@ static void place_backward(layout *l, const pf_problem *problem, const pf_scratc
         }
         scratch->dbias_sum = place(l, elements, 1, sizeof(float));
     }
+    if (needs->parts > 0) {
+        scratch->parts =
+            place(l, (uint64_t)needs->parts, (uint64_t)needs->part_size, sizeof(float));
+    }
 }
 
 /* f32 [splits, B, H, M, channels of each], those parts that the merge reads. Rows of channels begin
@@ -154,7 +158,7 @@ bool pf_scratch_layout(const pf_problem *problem, const pf_scratch_needs *needs,
     scratch->key_live = scratch->query_stats = scratch->query_live = PF_SCRATCH_NONE;
     scratch->dq_sum[0] = scratch->dq_sum[1] = PF_SCRATCH_NONE;
     scratch->dq_turn[0] = scratch->dq_turn[1] = PF_SCRATCH_NONE;
-    scratch->dbias_sum = PF_SCRATCH_NONE;
+    scratch->dbias_sum = scratch->parts = PF_SCRATCH_NONE;
     scratch->split_o = scratch->split_stats = PF_SCRATCH_NONE;
     scratch->split_to = scratch->split_tlse = PF_SCRATCH_NONE;
     for (int n = 0; n < PF_WIDENED; n++) {

@@ -24,6 +24,7 @@ typedef struct pf_scratch {
     size_t dq_sum[2];
     size_t dq_turn[2];
     size_t dbias_sum;
+    size_t parts;
     size_t split_o, split_stats, split_to,
         split_tlse;                 /* what forward writes where keys are split or O narrowed */
     size_t widened[PF_WIDENED];     /* f16 copies of operands; see widen.h */
@@ -41,6 +42,8 @@ typedef struct pf_scratch_needs {
     int dq_parts;     /* workgroups that divide the channels of a tile of dq among them */
     int dbias_tile;   /* queries of a tile of the dbias kernel */
     int dbias_splits; /* copies of dbias_sum, 0 where there is none */
+    int parts;        /* of dK and dV where items of backward are divided, 0 where they are not */
+    int part_size;    /* elements of one */
     int key_splits;   /* parts of the results of forward, 0 where it writes them whole */
     bool widened;     /* the operands of forward are copied as f16 */
     bool narrowed;    /* forward writes O as f32; not where it writes parts */

@@ -676,6 +676,28 @@ static pfattn_status choose_backward(builder *b, const pf_problem *problem, back
     return status;
 }
 
+/* Clusters that the device runs at once. */
+static int64_t resident_clusters(const pf_capabilities *c, const pf_tuning *t) {
+    return resident_blocks(c, t) / PF_CLUSTER_OF(t->persistent);
+}
+
+/* The items of a last round that leaves clusters idle, where dividing these among all saves a
+ * cluster some tiles of queries: parts cost as much as about four. Causal items, which differ in
+ * length, fill their rounds; where determinism is asked for, items have an order. */
+static int divided_items(const pf_capabilities *c, const pf_problem *problem, const pf_tuning *t,
+                         int64_t work) {
+    enum { LEAST_SAVED = 8 };
+    if (!t->persistent || problem->causal || problem->piecewise || problem->deterministic ||
+        (pf_wants_gradient(problem, PF_DBIAS) && pf_dbias_is_full(problem))) {
+        return 0;
+    }
+    int64_t clusters = resident_clusters(c, t), left = work % clusters;
+    int64_t tiles = ceil_div(problem->queries, t->cross_tile);
+    int64_t group = problem->heads / problem->kv_heads;
+    bool pays = (tiles - ceil_div(left * tiles, clusters)) * group >= LEAST_SAVED;
+    return work > clusters && left > 0 && pays && left * tiles < INT32_MAX ? (int)left : 0;
+}
+
 static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
     backward_kernels k;
     pfattn_status status = choose_backward(b, problem, &k);
@@ -685,12 +707,22 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
     const pf_tuning *t = b->plan->tuning = k.main.tuning;
     b->plan->dbias_tuning = k.dbias.tuning;
     b->plan->dbias_splits = k.grid.splits;
+    int64_t work = 0, cluster = 1;
+    if (t != NULL) {
+        cluster = PF_CLUSTER_OF(t->persistent);
+        work = problem->batch * problem->kv_heads *
+               ceil_div(problem->keys, t->owned_tile * cluster) * (t->head_dim / t->out_dim);
+        b->plan->divided = work > 0 ? divided_items(b->c, problem, t, work) : 0;
+    }
+    int64_t sharing = b->plan->divided > 0 ? resident_clusters(b->c, t) * cluster : 0;
     pf_scratch_needs needs = {
         .query_tile = t != NULL ? t->cross_tile : 0,
         .head_dim = padded_head_dim(problem),
         .dq_parts = t != NULL ? t->head_dim / t->out_dim : 0,
         .dbias_tile = k.dbias.tuning != NULL ? k.dbias.tuning->cross_tile : 0,
         .dbias_splits = k.grid.splits > 1 ? k.grid.splits : 0,
+        .parts = (int)(sharing * 2 * 2), /* of two items, dK and dV */
+        .part_size = t != NULL ? t->owned_tile * t->out_dim : 0,
     };
     status = lay_out(b, problem, &needs);
     if (status != PFATTN_SUCCESS) {
@@ -701,14 +733,12 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
     add_pass(b, PF_STEP_BACKWARD_PRE, &k.passes, PF_ENTRY_BACKWARD_PRE,
              ceil_div(rows * b->plan->scratch.queries_padded, PF_PRE_ROWS));
     if (t != NULL) {
-        add_tuned(b, PF_STEP_MAIN, &k.main,
-                  problem->batch * problem->kv_heads *
-                      ceil_div(problem->keys, t->owned_tile * PF_CLUSTER_OF(t->persistent)) *
-                      (t->head_dim / t->out_dim));
+        add_tuned(b, PF_STEP_MAIN, &k.main, work);
+        int64_t blocks = b->plan->divided * 2 * cluster * (t->owned_tile / PF_JOIN_ROWS);
         if (pf_wants_gradient(problem, PF_DQ) || pf_wants_gradient(problem, PF_DQ2)) {
-            add_step(b, PF_STEP_DQ, &k.main, PF_ENTRY_DQ,
-                     rows * ceil_div(problem->queries, t->cross_tile), t->threads);
+            blocks += rows * ceil_div(problem->queries, t->cross_tile);
         }
+        add_step(b, PF_STEP_DQ, &k.main, PF_ENTRY_DQ, blocks, t->threads);
     }
     if (k.dbias.tuning != NULL) {
         add_dbias(b, problem, &k.dbias, &k.passes, &k.grid);
@@ -739,7 +769,7 @@ pfattn_status pf_select(const pf_capabilities *capabilities, const pf_problem *p
     /* The steps and the scratch are filled where they are counted and laid out. */
     plan->step_count = 0;
     plan->tuning = plan->dbias_tuning = NULL;
-    plan->dbias_splits = plan->key_splits = plan->split_keys = 0;
+    plan->dbias_splits = plan->key_splits = plan->split_keys = plan->divided = 0;
     plan->widened = plan->narrowed = false;
     builder b = {capabilities, plan, false};
     switch (problem->operation) {

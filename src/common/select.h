@@ -55,7 +55,7 @@ typedef enum pf_step_kind {
     PF_STEP_KEY_LIVE,     /* which keys mask and bias leave to some query */
     PF_STEP_BACKWARD_PRE, /* statistics of each query; clears the sums of dq */
     PF_STEP_MAIN,
-    PF_STEP_DQ, /* sums of dq into dq */
+    PF_STEP_DQ, /* sums of dq into dq, and parts of dk and dv into these */
     PF_STEP_DBIAS,
     PF_STEP_DBIAS_REDUCE, /* sums of dbias into dbias */
     PF_STEP_MERGE,
@@ -80,6 +80,7 @@ typedef struct pf_plan {
     const pf_tuning *tuning;       /* of the main kernel; NULL where there is none */
     const pf_tuning *dbias_tuning; /* of the dbias kernel, likewise */
     int dbias_splits;
+    int divided;    /* items of backward that workgroups divide among them */
     int key_splits; /* parts of the results of forward; 0 or 1 where it writes them whole */
     int split_keys; /* keys of a part */
     bool widened;   /* the main kernel reads f16 copies of its operands; see widen.h */

@@ -71,6 +71,9 @@ PF_DEVICE float pf_lane_max(float x) {
 #define PF_KERNEL(name, args_type)                                                                 \
     extern "C" __global__ void __launch_bounds__(PF_THREADS, PF_MIN_BLOCKS)                        \
         name(const __grid_constant__ args_type pf_args PF_KERNEL_TAIL)
+#define PF_LIGHT_KERNEL(name, args_type)                                                           \
+    extern "C" __global__ void __launch_bounds__(PF_THREADS, 2)                                    \
+        name(const __grid_constant__ args_type pf_args PF_KERNEL_TAIL)
 #define PF_KERNEL_ARGS (&pf_args)
 #define PF_SHARED(type, pointer)                                                                   \
     extern __shared__ __align__(1024) unsigned char pf_shared_memory[];                            \

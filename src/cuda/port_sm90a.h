@@ -360,6 +360,10 @@ enum { PF_PORT_SHARED_BYTES = 0 };
 
 /* ---- roles ---- */
 
+/* Backward's workgroups may divide the last items. */
+#define PF_DIVIDES (PF_OP == PF_OP_BACKWARD)
+static_assert(!PF_DIVIDES || PF_OWNED_TILE % PF_JOIN_ROWS == 0, "parts are summed in whole blocks");
+
 /* Backward's are the first and last warp: those between add to dQ. */
 #define PF_FILLERS (PF_OP == PF_OP_BACKWARD ? 2 : 3)
 PF_DEVICE bool pf_fills(int filler) {

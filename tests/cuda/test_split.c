@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When select shares the keys of few queries out among workgroups, into how many parts, and what
- * scratch memory that takes. The tuning table is the test's own, so that all can be worked out by
- * hand. */
+ * scratch memory that takes; and when backward's last items are divided. The tuning table is the
+ * test's own, so that all can be worked out by hand. */
 #include "problems.h"
 
 #include <string.h>
@@ -14,6 +14,10 @@ static const pf_tuning table[] = {
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 64, 192, 128, 64, 2, 512, 90000, 1, 1, 0, 0, 0,
      0, 0},
     {PF_TARGET_SM_90A, PF_OP_FORWARD, PF_CLASS_HALF, 128, 128, 128, 128, 2, 384, 160000, 1, 1, 0, 0,
+     0, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 64, 128, 64, 64, 2, 384, 160000, 1, 1, 0, 0,
+     0, 0, 0},
+    {PF_TARGET_SM_90A, PF_OP_BACKWARD, PF_CLASS_HALF, 256, 64, 64, 256, 2, 384, 220000, 1, 2, 0, 0,
      0, 0, 0},
     {PF_TARGET_SM_80, PF_OP_FORWARD, PF_CLASS_HALF, 64, 64, 64, 64, 2, 128, 40000, 2, 0, 0, 0, 0, 0,
      0},
@@ -134,12 +138,87 @@ static void split_on_waves(void **state) {
     assert_int_equal(plan.step[1].grid, 1); /* 2 rows of 2 * 32 channels, a wave each */
 }
 
+typedef struct division_case {
+    test_shape shape;
+    int divided, passes; /* items; workgroups of what turns sums into results */
+} division_case;
+
+/* 100 multiprocessors, 50 pairs of them where D is 256; 1,000 keys are 8 items a head. */
+static const division_case division_cases[] = {
+    /* 4 of 104 items are left. Of their 40 tiles of queries each workgroup has one at most in place
+     * of 10. dK and dV of 4 items, 128 keys by 16, then 13 * 10 tiles of dq. */
+    {{1, 13, 13, 600, 1000, 64, 64}, 4, 2 * 8 * 4 + 130},
+    /* 8 tiles: 7 would be saved, and a step longer than that for as many heads again. */
+    {{1, 13, 13, 500, 1000, 64, 64}, 0, 104},
+    {{1, 26, 13, 300, 1000, 64, 64}, 4, 2 * 8 * 4 + 130},
+    /* 96 of 96, and 100 of 200: no round is left that others would be idle in. */
+    {{1, 12, 12, 600, 1000, 64, 64}, 0, 120},
+    {{1, 25, 25, 600, 1000, 64, 64}, 0, 250},
+    /* 98 of 99 take a workgroup 98 of 100 tiles. */
+    {{1, 198, 198, 6400, 100, 64, 64}, 0, 19800},
+    /* 6 of 56 items of two workgroups each: 60 tiles, 2 for each pair in place of 10. */
+    {{1, 7, 7, 600, 1000, 256, 256}, 6, 2 * 2 * 4 * 6 + 70},
+};
+
+static void division_table(void **state) {
+    (void)state;
+    pf_capabilities c = hopper();
+    for (size_t i = 0; i < sizeof division_cases / sizeof division_cases[0]; i++) {
+        const division_case *d = &division_cases[i];
+        pfattn_attention a = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, d->shape);
+        pf_problem problem = test_problem(PF_BACKWARD, &a);
+        pf_plan plan = test_plan(&c, &problem);
+        assert_int_equal(plan.divided, d->divided);
+        assert_int_equal(plan.step[2].grid, d->passes);
+        assert_int_equal(plan.scratch.parts != PF_SCRATCH_NONE, d->divided > 0);
+    }
+}
+
+static int divided(const pfattn_attention *a) {
+    pf_capabilities c = hopper();
+    pf_problem problem = test_problem(PF_BACKWARD, a);
+    return test_plan(&c, &problem).divided;
+}
+
+/* Not where items differ in length, where sums have an order, or where a gradient of the bias is
+ * written beside. Without dq the pass is for dK and dV alone. Two parts for each workgroup, of 128
+ * keys * 64 channels of dK and of dV. */
+static void division_features(void **state) {
+    (void)state;
+    const test_shape shape = {1, 13, 13, 600, 1000, 64, 64};
+    const pfattn_attention plain = test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, shape);
+    pfattn_attention a = plain;
+    a.flags |= PFATTN_FLAG_CAUSAL;
+    assert_int_equal(divided(&a), 0);
+    a = plain;
+    a.flags |= PFATTN_FLAG_DETERMINISTIC;
+    assert_int_equal(divided(&a), 0);
+    a = plain;
+    test_add_pair(&a, 3);
+    assert_int_equal(divided(&a), 0);
+    a = plain;
+    a.bias = test_dense(PFATTN_DTYPE_F16, 1, 13, 600, 1000);
+    a.dbias = test_dense(PFATTN_DTYPE_F16, 1, 13, 600, 1000);
+    assert_int_equal(divided(&a), 0);
+    a.dbias = (pfattn_tensor){0};
+    assert_int_equal(divided(&a), 4);
+
+    a = plain;
+    a.dq = (pfattn_tensor){0};
+    pf_capabilities c = hopper();
+    pf_problem problem = test_problem(PF_BACKWARD, &a);
+    pf_plan plan = test_plan(&c, &problem);
+    assert_int_equal(plan.step_count, 3);
+    assert_int_equal(plan.step[2].kind, PF_STEP_DQ);
+    assert_int_equal(plan.step[2].grid, 2 * 8 * 4);
+    assert_int_equal(plan.scratch.bytes - plan.scratch.parts, 100 * 2 * 2 * 128 * 64 * 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(split_table),
-        cmocka_unit_test(split_causal),
-        cmocka_unit_test(split_workspace),
-        cmocka_unit_test(split_on_waves),
+        cmocka_unit_test(split_table),     cmocka_unit_test(split_causal),
+        cmocka_unit_test(split_workspace), cmocka_unit_test(split_on_waves),
+        cmocka_unit_test(division_table),  cmocka_unit_test(division_features),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,7 @@ typedef struct pf_exchange {
 typedef struct pf_out {
     float x[PF_OUT_COUNT];
 } pf_out;
+#define PF_DIVIDES 1
 typedef struct pf_cross_out {
     float x[PF_CROSS_TILE * PF_OUT_DIM];
 } pf_cross_out;

@@ -102,6 +102,31 @@ static void test_random_cases(void **state) {
     case_list_free(&list);
 }
 
+/* Backward whose last items all workgroups divide: of 16 that have 17 or more items, with enough
+ * tiles of queries. The first is 3 heads' two parts of 5 tiles of keys: 14 of 30 items are left. */
+static void test_divided_items(void **state) {
+    (void)state;
+    static const char *const features[] = {
+        "H=3 M=150 N=80 D=64",
+        "H=2 M=150 N=80 D=64",
+        "H=2 M=147 N=70 D=40 E=20 layout=bshd",
+        "H=4 Hk=2 M=100 N=75 D=64",
+        "B=2 H=4 Hk=1 M=70 N=150 D=33 layout=transposed",
+        "H=3 M=133 N=90 D=64 mask=random",
+        "H=3 M=133 N=90 D=64 bias=f16 layout=mixed outputs=dq,dk,dv",
+        "H=3 M=133 N=90 D=64 outputs=dk,dv",
+    };
+    case_list list = {0};
+    for (size_t n = 0; n < sizeof features / sizeof features[0]; n++) {
+        for (int type = 0; type < 3; type++) {
+            case_list_add(&list, "op=backward dtype=%s %s",
+                          (const char *const[]){"f16", "bf16", "f32"}[type], features[n]);
+        }
+    }
+    run_all(&list, 0, 3 * (int)(sizeof features / sizeof features[0]));
+    case_list_free(&list);
+}
+
 /* Forward of e5m2 through the f16 kernels. */
 static void test_widened_cases(void **state) {
     (void)state;
@@ -192,7 +217,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_listed_cases),  cmocka_unit_test(test_split_keys),
         cmocka_unit_test(test_staged_bias),   cmocka_unit_test(test_random_cases),
-        cmocka_unit_test(test_widened_cases), cmocka_unit_test(test_widen_codes),
+        cmocka_unit_test(test_divided_items), cmocka_unit_test(test_widened_cases),
+        cmocka_unit_test(test_widen_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

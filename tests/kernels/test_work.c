@@ -11,6 +11,10 @@
 bool work_find(const pf_attention_kargs *args, int blocks, int block, int round, int *head,
                int *rank);
 
+bool work_part(const pf_attention_kargs *args, int cluster, int n, int *item, int *tile0,
+               int *tile1);
+int work_share_of(const pf_attention_kargs *args, int tile);
+
 typedef struct work_case {
     int heads, tiles, blocks;
     bool causal;
@@ -88,11 +92,50 @@ static void pairs_move_on(void **state) {
     assert_in_range(walk(&c), 1024 * 6 / 132, 1024 * 6 / 132 + 2);
 }
 
+/* The last round of 2 and a part of backward's items, by tiles of queries: each tile is in one
+ * part, parts of an item ascend with the clusters, of which each has as many tiles as any other or
+ * one more. */
+static void divide(int clusters, int items, int tiles) {
+    pf_attention_kargs args = {0};
+    pf_kargs_divide(items, tiles, clusters, 2 * clusters + items, &args);
+    assert_int_equal(args.division.first, 2 * clusters);
+    assert_int_equal(args.division.rounds, 2);
+    int at = 0;
+    for (int cluster = 0; cluster < clusters; cluster++) {
+        int item, tile0, tile1, mine = 0;
+        for (int n = 0; work_part(&args, cluster, n, &item, &tile0, &tile1); n++) {
+            assert_in_range(n, 0, 1);
+            assert_int_equal(item * tiles + tile0, at + mine);
+            assert_in_range(tile1, tile0 + 1, tiles);
+            for (int tile = tile0; tile < tile1; tile++) {
+                assert_int_equal(work_share_of(&args, item * tiles + tile), cluster);
+            }
+            mine += tile1 - tile0;
+        }
+        assert_in_range(mine, items * tiles / clusters, (items * tiles + clusters - 1) / clusters);
+        at += mine;
+    }
+    assert_int_equal(at, items * tiles);
+}
+
+static void every_tile_once(void **state) {
+    (void)state;
+    static const int clusters[] = {2, 3, 16, 66, 132}, tiles[] = {1, 2, 9, 64, 257};
+    for (int i = 0; i < 5; i++) {
+        for (int items = 1; items < clusters[i]; items++) {
+            for (int t = 0; t < 5; t++) {
+                divide(clusters[i], items, tiles[t]);
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_once),
         cmocka_unit_test(causal_rounds_are_full),
         cmocka_unit_test(pairs_move_on),
+        cmocka_unit_test(every_tile_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,8 +26,26 @@ bool work_find(const pf_attention_kargs *args, int blocks, int block, int round,
     const int at = pf_work_find(args, round);
     if (at >= args->work_count)
         return false;
-    const pf_work_place place = pf_work_place_of(args, at);
+    const pf_work_place place = pf_work_place_of(args, at, pf_work_is_alone(args));
     *head = place.head;
     *rank = place.rank;
     return true;
+}
+
+extern "C" bool work_part(const pf_attention_kargs *args, int cluster, int n, int *item, int *tile0,
+                          int *tile1);
+
+bool work_part(const pf_attention_kargs *args, int cluster, int n, int *item, int *tile0,
+               int *tile1) {
+    const pf_work_part part = pf_work_part_of(&args->division, cluster, n);
+    *item = part.item;
+    *tile0 = part.tile0;
+    *tile1 = part.tile1;
+    return part.tile0 < part.tile1;
+}
+
+extern "C" int work_share_of(const pf_attention_kargs *args, int tile);
+
+int work_share_of(const pf_attention_kargs *args, int tile) {
+    return pf_share_of(&args->division, tile);
 }

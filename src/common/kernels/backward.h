@@ -60,8 +60,7 @@ PF_DEVICE void backward_round(backward_context *c, pf_lag *lag, int pair, pf_out
 
 /* What one producer loads. */
 PF_DEVICE void backward_fill(backward_context *c, int filler) {
-    for (int round = 0, at; (at = backward_work_index(c->a, round)) < c->a->work_count; ++round) {
-        c->w = backward_work_at(c->a, at);
+    for (int round = 0; backward_begin_work(c, round); ++round) {
         for (int pair = 0; pair < c->a->pairs; ++pair) {
             if (filler == 0)
                 backward_fill_k(c, pair);
@@ -86,9 +85,8 @@ PF_DEVICE void backward_items(backward_context *c, bias_kind kind) {
     pf_lag lag;
     pf_lag_begin(&lag);
     c->bias.kind = kind;
-    for (int round = 0, at; (at = backward_work_index(a, round)) < a->work_count; ++round) {
+    for (int round = 0; backward_begin_work(c, round); ++round) {
         pf_out dk, dv;
-        c->w = backward_work_at(a, at);
         if (backward_stores_dbias(c))
             backward_clear_dbias(c);
         pf_out_zero(&dv);
@@ -147,18 +145,65 @@ PF_CLUSTER_KERNEL(PF_KERNEL_NAME(backward), pf_attention_kargs) {
 #define pf_dq_write(...)
 #endif
 
-/* The sums of dQ, scaled, to dq: one block a tile of queries. */
-PF_KERNEL(PF_KERNEL_NAME_WITH(backward, dq), pf_attention_kargs) {
+/* PF_JOIN_ROWS rows of dK or dV of one workgroup's keys, summed from the part of the first queries
+ * on. */
+PF_DEVICE void backward_join(const pf_attention_kargs *a, int block) {
+    const pf_division *d = &a->division;
+    const int blocks = PF_OWNED_TILE / PF_JOIN_ROWS, at = block / PF_CLUSTER; /* of the place */
+    const int row0 = at % blocks * PF_JOIN_ROWS, which = at / blocks % 2;
+    const int item = at / blocks / 2, tile0 = item * d->by_tiles.value;
+    const backward_work w = backward_work_at(a, d->first + item, false);
+    const pf_karg_tensor part = backward_parts(a, which);
+    const pf_karg_tensor *to = which ? &a->dv : &a->dk[0];
+    const int type = which ? a->dv_type : a->dk_type[0], dim = which ? a->dim_v : a->dim_qk;
+    const float scale = which ? PF_WEIGHT_UNSHIFT : a->alpha * PF_WEIGHT_UNSHIFT;
+    const bool runs = dim % PF_OUT_RUN == 0 &&
+                      pf_tensor_takes_vectors(to, type, PF_OUT_RUN * pf_type_bytes(type));
+    if (!to->address)
+        return;
+    for (int n = pf_thread(); n < PF_JOIN_ROWS * PF_OUT_DIM / PF_OUT_RUN; n += pf_threads()) {
+        const int row = row0 + n * PF_OUT_RUN / PF_OUT_DIM, c = n * PF_OUT_RUN % PF_OUT_DIM;
+        float x[PF_OUT_RUN] = {};
+        int cluster = pf_share_of(d, tile0);
+        for (int begin; (begin = pf_share_begin(d, cluster)) < tile0 + d->by_tiles.value;
+             ++cluster) {
+            const PF_GLOBAL float *from =
+                (const PF_GLOBAL float *)part.address +
+                pf_row_offset(&part, 2 * cluster + (begin < tile0), pf_cluster_place(), row) + c;
+            PF_UNROLL for (int u = 0; u < PF_OUT_RUN; ++u) x[u] += from[u];
+        }
+        if (w.j0 + row >= a->keys || w.channel0 + c >= dim)
+            continue;
+        const pf_i64 offset = pf_row_offset(to, w.b, w.hk, w.j0 + row);
+        PF_UNROLL for (int u = 0; u < PF_OUT_RUN; ++u) x[u] *= scale;
+        if (runs) {
+            pf_write_run(to->address, offset + w.channel0 + c, type, x);
+            continue;
+        }
+        for (int u = 0; u < PF_OUT_RUN && w.channel0 + c + u < dim; ++u)
+            pf_write(to->address, offset + (w.channel0 + c + u) * to->stride[3], type, x[u]);
+    }
+}
+
+/* First the parts of divided items; then the sums of dQ, scaled, to dq: one block a tile of
+ * queries. */
+PF_LIGHT_KERNEL(PF_KERNEL_NAME_WITH(backward, dq), pf_attention_kargs) {
     const pf_attention_kargs *a = PF_KERNEL_ARGS;
-    const int tiles = PF_CEIL_DIV(a->queries, PF_CROSS_TILE);
-    const int bh = pf_block() / tiles, i0 = pf_block() % tiles * PF_CROSS_TILE;
+    const int rows = 2 * PF_CLUSTER * PF_OWNED_TILE / PF_JOIN_ROWS; /* blocks of an item */
+    const int parts = PF_DIVIDES ? a->division.items * rows : 0;
+    if (pf_block() < parts) {
+        backward_join(a, pf_block());
+        return;
+    }
+    const int tiles = PF_CEIL_DIV(a->queries, PF_CROSS_TILE), block = pf_block() - parts;
+    const int bh = block / tiles, i0 = block % tiles * PF_CROSS_TILE;
     const int b = bh / a->heads, h = bh % a->heads;
     for (int pair = 0; pair < a->pairs; ++pair) {
         const pf_karg_tensor *dq = &a->dq[pair];
         if (!dq->address)
             continue;
         const PF_GLOBAL float *sum = (const PF_GLOBAL float *)a->dq_sum[pair] +
-                                     (pf_i64)pf_block() * (PF_CROSS_TILE * PF_HEAD_DIM);
+                                     (pf_i64)block * (PF_CROSS_TILE * PF_HEAD_DIM);
         if (PF_DQ_WRITES && a->dim_qk % PF_ROW_RUN == 0 &&
             pf_tensor_takes_vectors(dq, a->dq_type[pair], 16)) {
             pf_dq_write(sum, a->alpha, dq->address, pf_row_offset(dq, b, h, i0), dq->stride[2],

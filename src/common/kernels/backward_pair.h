@@ -138,9 +138,8 @@ PF_DEVICE void backward_release_kv(backward_context *c) {
 
 PF_DEVICE void backward_first_items(backward_context *c, pf_pair *pair) {
     const pf_attention_kargs *a = c->a;
-    for (int round = 0, at; (at = backward_work_index(a, round)) < a->work_count; ++round) {
+    for (int round = 0; backward_begin_work(c, round); ++round) {
         pf_out dv;
-        c->w = backward_work_at(a, at);
         pf_out_zero(&dv);
         for (int n = 0; n < a->pairs; ++n) {
             backward_state g;
@@ -155,8 +154,7 @@ PF_DEVICE void backward_first_items(backward_context *c, pf_pair *pair) {
 
 PF_DEVICE void backward_second_items(backward_context *c, pf_pair *pair) {
     const pf_attention_kargs *a = c->a;
-    for (int round = 0, at; (at = backward_work_index(a, round)) < a->work_count; ++round) {
-        c->w = backward_work_at(a, at);
+    for (int round = 0; backward_begin_work(c, round); ++round) {
         for (int n = 0; n < a->pairs; ++n) {
             backward_state g;
             pf_out dk;

@@ -24,6 +24,10 @@ PF_DEVICE query_walk query_walk_begin(const pf_attention_kargs *a, const backwar
     query_walk walk;
     walk.first_tile = begin / PF_CROSS_TILE;
     walk.end_tile = any ? PF_CEIL_DIV(end, PF_CROSS_TILE) : walk.first_tile;
+    if (PF_DIVIDES && w->slot >= 0) {
+        walk.first_tile = w->tile0;
+        walk.end_tile = w->tile1;
+    }
     walk.at.pair = pair;
     walk.at.h = any ? w->hk * a->group : PF_INT_MAX;
     walk.at.tile = w->descends ? walk.end_tile - 1 : walk.first_tile;
@@ -227,10 +231,27 @@ PF_DEVICE void backward_release_dout(backward_context *c, backward_fills *fills)
     });
 }
 
+/* The parts of dK (0) or dV (1) of divided items. */
+PF_DEVICE pf_karg_tensor backward_parts(const pf_attention_kargs *a, int which) {
+    const int size = PF_OWNED_TILE * PF_OUT_DIM;
+    const pf_karg_tensor parts = {a->parts + 4 * which * size,
+                                  {2 * PF_CLUSTER * size, 2 * size, PF_OUT_DIM, 1}};
+    return parts;
+}
+
+PF_DEVICE void backward_keep_part(const backward_context *c, int which, const pf_out *out) {
+    const pf_karg_tensor parts = backward_parts(c->a, which);
+    const pf_out_place at = {&parts, PF_KTYPE_F32,  c->w.slot, pf_cluster_place(),
+                             0,      PF_OWNED_TILE, 0,         PF_OUT_DIM};
+    pf_out_store_runs(out, &at);
+}
+
 PF_DEVICE void backward_store_dk(const backward_context *c, int pair, pf_out *dk) {
     const pf_attention_kargs *a = c->a;
     const backward_work *w = &c->w;
-    if (a->dk[pair].address) {
+    if (PF_DIVIDES && w->slot >= 0) {
+        backward_keep_part(c, 0, dk);
+    } else if (a->dk[pair].address) {
         PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) dk->x[e] *= a->alpha * PF_WEIGHT_UNSHIFT;
         pf_out_store(dk, &a->dk[pair], a->dk_type[pair], w->b, w->hk, w->j0, w->j1, w->channel0,
                      a->dim_qk);
@@ -240,6 +261,10 @@ PF_DEVICE void backward_store_dk(const backward_context *c, int pair, pf_out *dk
 PF_DEVICE void backward_store_dv(const backward_context *c, pf_out *dv) {
     const pf_attention_kargs *a = c->a;
     const backward_work *w = &c->w;
+    if (PF_DIVIDES && w->slot >= 0) {
+        backward_keep_part(c, 1, dv);
+        return;
+    }
     PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) dv->x[e] *= PF_WEIGHT_UNSHIFT;
     if (a->dv.address)
         pf_out_store(dv, &a->dv, a->dv_type, w->b, w->hk, w->j0, w->j1, w->channel0, a->dim_v);

@@ -18,6 +18,11 @@
 #define PF_DELTA_WITH_Q 0
 #endif
 
+/* Targets whose workgroups do whole items. */
+#ifndef PF_DIVIDES
+#define PF_DIVIDES 0
+#endif
+
 enum { PF_DELTA_STAGES = PF_DELTA_WITH_Q ? PF_STAGES : PF_DOUT_STAGES };
 
 typedef struct backward_shared {
@@ -37,7 +42,9 @@ typedef struct backward_shared {
 /* Keys [j0, j1) of key/value head hk in batch b, output channels from channel0. */
 typedef struct backward_work {
     int b, hk, j0, j1, channel0;
-    bool descends; /* tiles of queries are visited from the last on */
+    bool descends;    /* tiles of queries are visited from the last on */
+    int tile0, tile1; /* tiles of queries that are this workgroup's part of a divided item */
+    int slot;         /* where the part's sums go; -1 for a whole item */
 } backward_work;
 
 /* The first keys are the longest where attention is causal. Where determinism is asked for, tiles
@@ -45,9 +52,9 @@ typedef struct backward_work {
  * its last keys first and visits queries in ascending order, the next its first keys first and
  * queries in descending order: so a tile of causal attention gets to each tile of queries just
  * after the one before it, and workgroups that do one item after the other get as much work. */
-PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index) {
+PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index, bool alone) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM, tiles = a->by_tiles.value;
-    const pf_work_place place = pf_work_place_of(a, index);
+    const pf_work_place place = pf_work_place_of(a, index, alone);
     const int bh = place.head / parts;
     backward_work w;
     int tile = place.rank;
@@ -61,6 +68,9 @@ PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index)
     w.hk = bh - w.b * a->kv_heads;
     w.j0 = tile * PF_CLUSTER_KEYS + pf_cluster_place() * PF_OWNED_TILE;
     w.j1 = pf_min_int(w.j0 + PF_OWNED_TILE, a->keys);
+    w.tile0 = 0;
+    w.tile1 = PF_INT_MAX;
+    w.slot = -1;
     return w;
 }
 
@@ -71,7 +81,7 @@ PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index)
  * at once. */
 PF_DEVICE int backward_work_index(const pf_attention_kargs *a, int round) {
     const unsigned blocks = (unsigned)pf_clusters(), tiles = (unsigned)a->by_tiles.value;
-    if (!a->deterministic || pf_clusters() >= a->work_count)
+    if (!a->deterministic || pf_work_is_alone(a))
         return pf_work_find(a, round);
     const unsigned shift = tiles > blocks ? 0 : (unsigned)round * (tiles - blocks % tiles) % blocks;
     const unsigned index = (unsigned)round * blocks + ((unsigned)pf_cluster() + shift) % blocks;
@@ -93,6 +103,31 @@ typedef struct backward_context {
     bias_places bias;
     pf_exchange (*ds)[1 + PF_TANGENT]; /* PF_EXCHANGES of them; dbias has none */
 } backward_context;
+
+/* The cluster's part of a divided item; false where it has none. */
+PF_DEVICE bool backward_begin_part(backward_context *c, int n) {
+    const pf_division *division = &c->a->division;
+    const pf_work_part part = pf_work_part_of(division, pf_cluster(), n);
+    if (part.tile0 >= part.tile1)
+        return false;
+    c->w = backward_work_at(c->a, division->first + part.item, false);
+    c->w.tile0 = part.tile0;
+    c->w.tile1 = part.tile1;
+    c->w.slot = 2 * pf_cluster() + n;
+    return true;
+}
+
+/* The workgroup's work of a round; false where nothing is left. */
+PF_DEVICE bool backward_begin_work(backward_context *c, int round) {
+    const pf_attention_kargs *a = c->a;
+    if (PF_DIVIDES && a->division.items > 0 && round >= a->division.rounds)
+        return backward_begin_part(c, round - a->division.rounds);
+    const int at = backward_work_index(a, round);
+    if (at >= a->work_count)
+        return false;
+    c->w = backward_work_at(a, at, pf_work_is_alone(a));
+    return true;
+}
 
 /* Rows of the owned keys; as in forward, those that no query keeps are not read. */
 PF_DEVICE pf_rows backward_key_rows(const backward_context *c, int pair) {

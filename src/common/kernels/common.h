@@ -27,6 +27,11 @@
 #define pf_fills(filler) true
 #endif
 
+/* Targets that know one kind of kernel. */
+#ifndef PF_LIGHT_KERNEL
+#define PF_LIGHT_KERNEL PF_KERNEL
+#endif
+
 /* Targets whose workgroups do items of work alone. */
 #ifndef PF_CLUSTER
 #define PF_CLUSTER 1

@@ -19,7 +19,7 @@ typedef struct forward_work {
  * where it is the shortest. Heads that share keys are side by side, splits far apart. */
 PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM;
-    const pf_work_place place = pf_work_place_of(a, index);
+    const pf_work_place place = pf_work_place_of(a, index, pf_work_is_alone(a));
     const int heads = a->batch * a->heads, rest = place.head / parts;
     forward_work w;
     w.split = a->splits > 1 ? rest / heads : 0;

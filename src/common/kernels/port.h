@@ -98,11 +98,13 @@
  *
  * KERNELS. PF_KERNEL(name, args_type) { ... }: PF_KERNEL_ARGS is a pointer to the arguments,
  * PF_SOURCE a pf_source (what loads need of them, tensor maps included), PF_SHARED(type, pointer)
- * declares the shared memory. pf_block(), pf_blocks() (a pf_i64, at least the grid where it is
- * never persistent), pf_thread(), pf_threads(); pf_block_sync(); PF_LANES, pf_lane(),
- * pf_lane_sum(x), pf_lane_max(x) and pf_lane_sync() for kernels of passes.h; PF_DEVICE before a
- * function, PF_UNROLL before a loop to unroll whole and PF_ROLLED before one to leave as it is;
- * where a target tells address spaces apart, PF_GLOBAL in the type of a pointer to device memory.
+ * declares the shared memory. PF_LIGHT_KERNEL, which may be the same, for one that uses none, so
+ * that registers should leave room for several workgroups. pf_block(), pf_blocks() (a pf_i64, at
+ * least the grid where it is never persistent), pf_thread(), pf_threads(); pf_block_sync();
+ * PF_LANES, pf_lane(), pf_lane_sum(x), pf_lane_max(x) and pf_lane_sync() for kernels of passes.h;
+ * PF_DEVICE before a function, PF_UNROLL before a loop to unroll whole and PF_ROLLED before one to
+ * leave as it is; where a target tells address spaces apart, PF_GLOBAL in the type of a pointer to
+ * device memory.
  *
  * PF_SCORE_STEP: a target may roll the loops that add a bias to scores or store dbias; see
  * scores.h.
@@ -185,6 +187,10 @@
  *         themselves
  *     PF_DOUT_STAGES         buffers in the ring of tiles of dO, where these are not PF_STAGES
  *     PF_DELTA_WITH_Q 1      delta comes with the tile of Q, not of dO
+ *
+ * DIVIDED ITEMS, likewise, for targets whose workgroups loop over the items of backward:
+ *     PF_DIVIDES 1           the last items may be divided among all workgroups, which then put
+ *         their parts of dK and dV into memory, for the kernel of dq to sum
  *
  * STAGED BIAS, for targets whose copies run ahead; left out by not defining PF_BIAS_RUN. Where the
  * arguments say so (bias_stages) bias and its tangent, both of the operands' 16-bit type, and mask

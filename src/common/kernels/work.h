@@ -13,10 +13,15 @@ PF_DEVICE int pf_quotient(int n, const pf_divisor *by) {
     return by->multiplier == 0 ? n : (int)upper;
 }
 
+/* Does each workgroup do one item alone? */
+PF_DEVICE bool pf_work_is_alone(const pf_attention_kargs *a) {
+    return pf_clusters() >= a->work_count;
+}
+
 /* The order of `count` tiles of which the first are the longest: as it is where each workgroup does
  * one, otherwise from both ends, so that any two neighbours are about as long as any others. */
-PF_DEVICE int pf_work_tile(int n, int count, int work_count) {
-    if (pf_clusters() >= work_count)
+PF_DEVICE int pf_work_tile(int n, int count, bool alone) {
+    if (alone)
         return n;
     return n % 2 ? count - 1 - n / 2 : n / 2;
 }
@@ -29,7 +34,7 @@ PF_DEVICE int pf_work_tile(int n, int count, int work_count) {
 PF_DEVICE int pf_work_find(const pf_attention_kargs *a, int round) {
     const pf_work_order *order = &a->order;
     const int block = (int)pf_cluster(), blocks = (int)pf_clusters();
-    if (pf_clusters() >= a->work_count)
+    if (pf_work_is_alone(a))
         return round == 0 ? block : a->work_count;
     const int whole = pf_min_int(round / 2, order->rounds), moved = block + whole;
     const int slot = moved - pf_quotient(moved, &order->by_blocks) * blocks;
@@ -52,18 +57,46 @@ typedef struct pf_work_place {
 
 /* What lies at a place of the list: tiles of one head after the other, but of the last heads,
  * where they are dealt out, the longest tiles of all heads, then the next. */
-PF_DEVICE pf_work_place pf_work_place_of(const pf_attention_kargs *a, int index) {
+PF_DEVICE pf_work_place pf_work_place_of(const pf_attention_kargs *a, int index, bool alone) {
     const int tiles = a->by_tiles.value, last = a->order.by_last.value;
     const int at = index - a->order.first_last * tiles;
     pf_work_place place;
-    if (pf_clusters() < a->work_count && last > 0 && at >= 0) {
+    if (!alone && last > 0 && at >= 0) {
         place.rank = pf_quotient(at, &a->order.by_last);
         place.head = a->order.first_last + at - place.rank * last;
     } else {
         place.head = pf_quotient(index, &a->by_tiles);
-        place.rank = pf_work_tile(index - place.head * tiles, tiles, a->work_count);
+        place.rank = pf_work_tile(index - place.head * tiles, tiles, alone);
     }
     return place;
+}
+
+/* Divided items (pf_division): their tiles of queries in one row, of which each cluster takes the
+ * next few. */
+PF_DEVICE int pf_share_begin(const pf_division *d, int cluster) {
+    return cluster * d->each + pf_min_int(cluster, d->more);
+}
+
+/* The cluster that has a tile of the row. */
+PF_DEVICE int pf_share_of(const pf_division *d, int tile) {
+    const int longer = d->more * (d->each + 1); /* tiles of the clusters that have one more */
+    return tile < longer ? tile / (d->each + 1) : d->more + (tile - longer) / d->each;
+}
+
+/* Tiles [tile0, tile1) of an item. */
+typedef struct pf_work_part {
+    int item, tile0, tile1;
+} pf_work_part;
+
+/* The n-th part of a cluster's share, which has two at most; empty where it has no such. */
+PF_DEVICE pf_work_part pf_work_part_of(const pf_division *d, int cluster, int n) {
+    const int begin = pf_share_begin(d, cluster), end = pf_share_begin(d, cluster + 1);
+    pf_work_part part;
+    part.item = pf_quotient(begin, &d->by_tiles) + n;
+    const int first = part.item * d->by_tiles.value;
+    part.tile0 = pf_max_int(begin - first, 0);
+    part.tile1 = n < 2 ? pf_min_int(end - first, d->by_tiles.value) : 0;
+    return part;
 }
 
 #endif
