@@ -59,7 +59,7 @@ typedef enum pf_stat {
     PF_STATS = 4
 } pf_stat;
 
-/* What stands in place of L where keys are split: two channels. */
+/* What stands in place of L in a part of an item of forward: two channels. */
 typedef enum pf_part {
     PF_PART_MAX = 0, /* the largest score of the part, -inf where it keeps no key */
     PF_PART_SUM = 1, /* sum of exp(S - largest), 0 where it keeps no key */
@@ -104,6 +104,24 @@ typedef struct pf_division {
     pf_divisor by_tiles; /* of queries, an item's */
 } pf_division;
 
+/* Forward's last items, split by keys: their tiles of keys, of one item after the other, are cut
+ * into ranges of `by_length`, one for each workgroup, which begins it once its whole items are
+ * done. No range is longer than an item, so that it has tiles of two at most. What a range does of
+ * an item is a part, f32 rows of tensors of their own, where part `range + item` has the place of a
+ * batch. L is written as pf_part says: itself it would not tell how many keys have a score of great
+ * magnitude.
+ */
+typedef struct pf_key_split {
+    int items, first;                /* how many, 0 for none; place of the first in the list */
+    int round;                       /* of a workgroup, in which its range begins */
+    pf_divisor by_tiles, by_length;  /* tiles of keys: of an item, of a range */
+    pf_divisor by_rows;              /* queries of an item */
+    int channels;                    /* output channels of an item */
+    int channel_parts;               /* items that share queries */
+    pf_karg_tensor o, to, lse, tlse; /* [parts, 1, rows, channels] */
+    int many_parts;                  /* of an item, for the merge */
+} pf_key_split;
+
 /* Everything the attention kernels (forward, backward, and their JVPs) read. For backward_jvp the
  * gradient fields hold the tangents of the gradients. */
 typedef struct pf_attention_kargs {
@@ -122,11 +140,6 @@ typedef struct pf_attention_kargs {
     int window_low[2], window_high[2];
     int key_end[2]; /* keys from here on are kept by no query of pair p */
     int deterministic;
-    /* Forward: the keys that a work item walks over, a multiple of its tiles, and how many items
-     * that makes of each tile of queries. Where more than one, item s of batch b writes parts of
-     * its own, f32, at batch s * B + b of o, to, tlse and, as pf_part says, lse: L itself would not
-     * tell how many keys have a score of great magnitude. */
-    int splits, split_keys;
 
     float alpha;
     float alpha_log2e;
@@ -161,6 +174,7 @@ typedef struct pf_attention_kargs {
     pf_division division;
     unsigned long long parts; /* f32 [clusters, 2, workgroups of a cluster, dK and dV, keys,
                                  channels] of divided items */
+    pf_key_split split;
     /* dq_sum and dq_turn together, which pf_backward_pre sets to 0, and how many u64 these are. */
     unsigned long long zeroed;
     pf_i64 zeroed_words;
@@ -169,13 +183,11 @@ typedef struct pf_attention_kargs {
 PF_KARG_ASSERT(sizeof(pf_karg_tensor) == 40, "a tensor argument is five words");
 PF_KARG_ASSERT(sizeof(pf_attention_kargs) <= 2048, "arguments and 16 tensor maps fit in 4 KiB");
 
-/* Merge has two parts. Where forward split the keys there are `splits`, all in the tensors of part
- * 0: part s of batch b is at batch s * B + b. pf_narrow reads O alone, of part 0. */
+/* Merge has two parts; pf_narrow reads O alone, of part 0. */
 typedef struct pf_merge_kargs {
     pf_karg_tensor o_part[2], lse_part[2], to_part[2], tlse_part[2];
     pf_karg_tensor o, lse, to, tlse;
     int batch, heads, queries, dim_v;
-    int splits;
     int o_part_type[2], to_part_type[2], o_type, to_type;
 } pf_merge_kargs;
 

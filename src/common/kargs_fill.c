@@ -176,36 +176,44 @@ static unsigned long long scratch_address(unsigned long long workspace, size_t o
     return offset == PF_SCRATCH_NONE ? 0 : workspace + offset;
 }
 
-/* Of f32 [splits, B, H, M, channels] at an offset of the workspace. */
-static void fill_part(pf_karg_tensor *to, const pf_problem *problem, unsigned long long workspace,
-                      size_t offset, int64_t channels) {
-    to->address = scratch_address(workspace, offset);
-    to->stride[3] = 1;
-    to->stride[2] = channels;
-    to->stride[1] = problem->queries * channels;
-    to->stride[0] = problem->heads * problem->queries * channels;
+/* f32 [.., heads, rows, channels] at an address of the workspace. */
+static pf_karg_tensor contiguous(unsigned long long address, int64_t heads, int64_t rows,
+                                 int64_t channels) {
+    return (pf_karg_tensor){address, {heads * rows * channels, rows * channels, channels, 1}};
 }
 
-/* Forward writes parts of its results. */
-static void fill_splits(const pf_problem *problem, const pf_plan *plan,
-                        unsigned long long workspace, pf_attention_kargs *args) {
-    const pf_scratch *scratch = &plan->scratch;
-    args->splits = 1;
-    args->split_keys = PF_WINDOW_LIMIT; /* all */
+/* Forward writes O as f32. */
+static void fill_narrowed(const pf_problem *problem, const pf_plan *plan,
+                          unsigned long long workspace, pf_attention_kargs *args) {
     if (plan->narrowed) {
-        fill_part(&args->o, problem, workspace, scratch->split_o, scratch->split_channels);
+        args->o = contiguous(scratch_address(workspace, plan->scratch.wide_o), problem->heads,
+                             problem->queries, plan->scratch.o_channels);
         args->o_type = PF_KTYPE_F32;
     }
-    if (plan->key_splits <= 1) {
+}
+
+/* Forward writes parts of items. */
+static void fill_split(const pf_plan *plan, unsigned long long workspace,
+                       pf_attention_kargs *args) {
+    const pf_scratch *scratch = &plan->scratch;
+    pf_key_split *split = &args->split;
+    if (plan->split.items == 0) {
         return;
     }
-    args->splits = plan->key_splits;
-    args->split_keys = plan->split_keys;
-    fill_part(&args->o, problem, workspace, scratch->split_o, scratch->split_channels);
-    fill_part(&args->to, problem, workspace, scratch->split_to, scratch->split_channels);
-    fill_part(&args->lse, problem, workspace, scratch->split_stats, PF_PARTS);
-    fill_part(&args->tlse, problem, workspace, scratch->split_tlse, 1);
-    args->o_type = args->to_type = PF_KTYPE_F32;
+    const int tile = plan->tuning->owned_tile;
+    split->items = plan->split.items;
+    split->first = (int)plan->split.whole;
+    split->by_tiles = pf_divisor_of(plan->split.tiles);
+    split->by_length = pf_divisor_of(plan->split.length);
+    split->by_rows = pf_divisor_of(args->queries < tile ? args->queries : tile);
+    split->channels = plan->tuning->out_dim;
+    split->channel_parts = plan->tuning->head_dim / plan->tuning->out_dim;
+    split->many_parts = plan->split.many_parts;
+    const int64_t rows = split->by_rows.value, channels = scratch->o_channels;
+    split->o = contiguous(scratch_address(workspace, scratch->split_o), 1, rows, channels);
+    split->to = contiguous(scratch_address(workspace, scratch->split_to), 1, rows, channels);
+    split->lse = contiguous(scratch_address(workspace, scratch->split_lse), 1, rows, PF_PARTS);
+    split->tlse = contiguous(scratch_address(workspace, scratch->split_tlse), 1, rows, 1);
 }
 
 static void fill_scratch(const pf_scratch *scratch, unsigned long long workspace,
@@ -271,12 +279,13 @@ static void fill_order(const pf_problem *problem, const pf_plan *plan, pf_attent
     for (int i = 0; i < plan->step_count; i++) {
         const pf_step *step = &plan->step[i];
         if (step->kind == PF_STEP_MAIN && !(pf_is_backward(problem) && problem->deterministic)) {
-            int cluster = PF_CLUSTER_OF(plan->tuning->persistent);
-            pf_kargs_share(step->grid / cluster, step->work_count, args);
+            int workgroups = step->grid / PF_CLUSTER_OF(plan->tuning->persistent);
+            args->split.round = (int)(plan->split.whole / workgroups);
+            pf_kargs_share(workgroups, step->work_count, args);
             if (plan->divided > 0) {
                 int tile = plan->tuning->cross_tile;
-                pf_kargs_divide(plan->divided, (args->queries + tile - 1) / tile,
-                                step->grid / cluster, step->work_count, args);
+                pf_kargs_divide(plan->divided, (args->queries + tile - 1) / tile, workgroups,
+                                step->work_count, args);
             }
         }
     }
@@ -299,7 +308,8 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
     args->dbias_staged =
         args->bias_stages > 0 && pf_is_backward(problem) && pf_dbias_is_staged(problem);
     fill_scratch(&plan->scratch, workspace, args);
-    fill_splits(problem, plan, workspace, args);
+    fill_narrowed(problem, plan, workspace, args);
+    fill_split(plan, workspace, args);
     fill_order(problem, plan, args);
 }
 
@@ -329,14 +339,10 @@ void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args) {
     fill_merged(problem, args);
 }
 
-void pf_parts_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
-                         pf_merge_kargs *args) {
+void pf_narrow_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
+                          pf_merge_kargs *args) {
     memset(args, 0, sizeof *args);
     args->o_part[0] = forward->o;
-    args->lse_part[0] = forward->lse;
-    args->to_part[0] = forward->to;
-    args->tlse_part[0] = forward->tlse;
-    args->o_part_type[0] = args->to_part_type[0] = PF_KTYPE_F32;
-    args->splits = forward->splits;
+    args->o_part_type[0] = PF_KTYPE_F32;
     fill_merged(problem, args);
 }

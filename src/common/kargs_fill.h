@@ -23,10 +23,9 @@ void pf_kargs_divide(int items, int tiles, int clusters, int work, pf_attention_
 
 void pf_merge_kargs_fill(const pf_problem *problem, pf_merge_kargs *args);
 
-/* Of the passes after a forward that wrote f32: the one that joins its parts, and the one that
- * rounds O where there is one part. */
-void pf_parts_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
-                         pf_merge_kargs *args);
+/* Of the pass that rounds O after a forward that wrote it as f32. */
+void pf_narrow_kargs_fill(const pf_problem *problem, const pf_attention_kargs *forward,
+                          pf_merge_kargs *args);
 
 /* One past the last row of an operand that kernels read: M, or key_end of its pair (v: of any). */
 int pf_operand_rows(const pf_attention_kargs *args, int operand);

@@ -18,8 +18,8 @@ void pf_plan_fill(const pf_problem *problem, const pf_plan *plan, unsigned long 
         pf_merge_kargs_fill(problem, &arguments->merge);
     } else {
         pf_kargs_fill(arguments->problem, plan, workspace, &arguments->attention);
-        if (plan->key_splits > 1 || plan->narrowed) {
-            pf_parts_kargs_fill(problem, &arguments->attention, &arguments->merge);
+        if (plan->narrowed) {
+            pf_narrow_kargs_fill(problem, &arguments->attention, &arguments->merge);
         }
     }
 }

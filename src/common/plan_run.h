@@ -33,7 +33,6 @@ typedef struct pf_plan_arguments {
 static inline void *pf_step_arguments(const pf_step *step, pf_plan_arguments *arguments) {
     switch (step->kind) {
     case PF_STEP_MERGE:
-    case PF_STEP_MERGE_SPLITS:
     case PF_STEP_NARROW:
         return &arguments->merge;
     case PF_STEP_WIDEN:

@@ -112,16 +112,13 @@ static void place_backward(layout *l, const pf_problem *problem, const pf_scratc
     }
 }
 
-/* f32 [splits, B, H, M, channels of each], those parts that the merge reads. Rows of channels begin
- * at multiples of 16 bytes. */
-static void place_splits(layout *l, const pf_problem *problem, int splits, pf_scratch *scratch) {
+/* f32 [parts, queries, channels of each], those that the merge reads. */
+static void place_split(layout *l, const pf_problem *problem, const pf_scratch_needs *needs,
+                        pf_scratch *scratch) {
     bool tangent = pf_present(problem, PF_TO) || pf_present(problem, PF_TLSE);
-    uint64_t rows = checked_product(l, (uint64_t)problem->batch, (uint64_t)problem->heads);
-    rows = checked_product(l, rows, (uint64_t)problem->queries);
-    rows = checked_product(l, rows, (uint64_t)splits);
-    scratch->split_channels = round_up(problem->dim_v, 4);
-    uint64_t channels = (uint64_t)scratch->split_channels;
-    scratch->split_stats = place(l, rows, PF_PARTS, sizeof(float));
+    uint64_t rows = checked_product(l, (uint64_t)needs->split_parts, (uint64_t)needs->split_rows);
+    uint64_t channels = (uint64_t)scratch->o_channels;
+    scratch->split_lse = place(l, rows, PF_PARTS, sizeof(float));
     if (tangent) {
         scratch->split_tlse = place(l, rows, 1, sizeof(float));
     }
@@ -137,8 +134,7 @@ static void place_splits(layout *l, const pf_problem *problem, int splits, pf_sc
 static void place_narrowed(layout *l, const pf_problem *problem, pf_scratch *scratch) {
     uint64_t rows = checked_product(l, (uint64_t)problem->batch, (uint64_t)problem->heads);
     rows = checked_product(l, rows, (uint64_t)problem->queries);
-    scratch->split_channels = round_up(problem->dim_v, 4);
-    scratch->split_o = place(l, rows, (uint64_t)scratch->split_channels, sizeof(float));
+    scratch->wide_o = place(l, rows, (uint64_t)scratch->o_channels, sizeof(float));
 }
 
 static void place_widened(layout *l, const pf_problem *problem, pf_scratch *scratch) {
@@ -159,8 +155,10 @@ bool pf_scratch_layout(const pf_problem *problem, const pf_scratch_needs *needs,
     scratch->dq_sum[0] = scratch->dq_sum[1] = PF_SCRATCH_NONE;
     scratch->dq_turn[0] = scratch->dq_turn[1] = PF_SCRATCH_NONE;
     scratch->dbias_sum = scratch->parts = PF_SCRATCH_NONE;
-    scratch->split_o = scratch->split_stats = PF_SCRATCH_NONE;
-    scratch->split_to = scratch->split_tlse = PF_SCRATCH_NONE;
+    scratch->split_o = scratch->split_lse = PF_SCRATCH_NONE;
+    scratch->split_to = scratch->split_tlse = scratch->wide_o = PF_SCRATCH_NONE;
+    /* Whole fragments have place in a row, which begins at a multiple of 16 bytes. */
+    scratch->o_channels = round_up(problem->dim_v, 8);
     for (int n = 0; n < PF_WIDENED; n++) {
         scratch->widened[n] = PF_SCRATCH_NONE;
     }
@@ -168,8 +166,8 @@ bool pf_scratch_layout(const pf_problem *problem, const pf_scratch_needs *needs,
     if (pf_is_backward(problem) && (needs->query_tile > 0 || needs->dbias_tile > 0)) {
         place_backward(&l, problem, needs, scratch);
     }
-    if (needs->key_splits > 0) {
-        place_splits(&l, problem, needs->key_splits, scratch);
+    if (needs->split_parts > 0) {
+        place_split(&l, problem, needs, scratch);
     }
     if (needs->narrowed) {
         place_narrowed(&l, problem, scratch);

@@ -25,14 +25,14 @@ typedef struct pf_scratch {
     size_t dq_turn[2];
     size_t dbias_sum;
     size_t parts;
-    size_t split_o, split_stats, split_to,
-        split_tlse;                 /* what forward writes where keys are split or O narrowed */
-    size_t widened[PF_WIDENED];     /* f16 copies of operands; see widen.h */
+    size_t split_o, split_lse, split_to, split_tlse; /* parts of forward; see pf_key_split */
+    size_t wide_o;                                   /* O as f32, where it is narrowed */
+    size_t widened[PF_WIDENED];                      /* f16 copies of operands; see widen.h */
     size_t zero_offset, zero_bytes; /* what begins at 0: dq_sum and dq_turn, which adjoin */
     int64_t live_batch, live_heads; /* extents of key_live: 1, or B and Hk */
     bool live_each_head;            /* mask or bias differ between query heads */
     int64_t queries_padded, keys_padded;
-    int64_t split_channels; /* from row to row of split_o and split_to */
+    int64_t o_channels; /* from row to row of split_o, split_to and wide_o */
 } pf_scratch;
 
 /* What select decided. A tile of 0 means that the kernel does not run. */
@@ -44,9 +44,10 @@ typedef struct pf_scratch_needs {
     int dbias_splits; /* copies of dbias_sum, 0 where there is none */
     int parts;        /* of dK and dV where items of backward are divided, 0 where they are not */
     int part_size;    /* elements of one */
-    int key_splits;   /* parts of the results of forward, 0 where it writes them whole */
+    int split_parts;  /* of forward's items that are split by keys, 0 where they are not */
+    int split_rows;   /* queries of each */
     bool widened;     /* the operands of forward are copied as f16 */
-    bool narrowed;    /* forward writes O as f32; not where it writes parts */
+    bool narrowed;    /* forward writes O as f32 */
 } pf_scratch_needs;
 
 /* Lay the scratch out; false where its size would overflow. */

@@ -16,6 +16,8 @@ enum { MAX_HEAD_DIM = 256 };
 
 #define SEQUENCE_LIMIT PF_WINDOW_LIMIT
 #define GRID_LIMIT ((int64_t)INT32_MAX)
+/* Tiles of keys of all split items: what kernels compute of them stays below 2^31. */
+#define SPLIT_LIMIT (INT64_C(1) << 30)
 #define LOG2E 1.4426950408889634
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -456,15 +458,14 @@ static int64_t resident_blocks(const pf_capabilities *c, const pf_tuning *t) {
     return (int64_t)c->compute_units * (by_waves > t->min_blocks ? by_waves : t->min_blocks);
 }
 
-/* A tuned kernel over `work` items. */
-static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t work) {
+/* A tuned kernel over `work` items, for which it needs at least so many workgroups or clusters. */
+static void add_tuned_for(builder *b, pf_step_kind kind, const kernel *k, int64_t work,
+                          int64_t least) {
     const pf_tuning *t = k->tuning;
-    if (work == 0) {
-        return;
-    }
     int64_t cluster = PF_CLUSTER_OF(t->persistent);
-    pf_step *step = add_step(b, kind, k, PF_ENTRY_MAIN, work * cluster, t->threads);
-    if (b->too_large) {
+    int64_t blocks = (work > least ? work : least) * cluster;
+    pf_step *step = add_step(b, kind, k, PF_ENTRY_MAIN, blocks, t->threads);
+    if (blocks == 0 || b->too_large) {
         return;
     }
     int64_t resident = resident_blocks(b->c, t) / cluster * cluster;
@@ -473,6 +474,10 @@ static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t wo
     }
     step->work_count = (int)work;
     step->shared_bytes = t->shared_bytes;
+}
+
+static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t work) {
+    add_tuned_for(b, kind, k, work, 0);
 }
 
 static int64_t key_live_blocks(const pf_scratch *scratch) {
@@ -511,46 +516,70 @@ static int64_t kept_keys(const pf_problem *problem) {
     return end > 0 ? end : 0;
 }
 
-/* How many workgroups share the keys of a tile of queries. */
-typedef struct key_split {
-    int splits, keys;
-} key_split;
-
-/* Where `work` items leave part of the device idle, share keys out so that the longest run of tiles
- * is the shortest: in one, two or three rounds of workgroups. Time is counted in the keys that a
- * workgroup walks over in it, and must shrink by a quarter, or the keys stay together. */
-static key_split split_keys(const pf_capabilities *c, const pf_problem *problem, const pf_tuning *t,
-                            int64_t work) {
-    enum { BEGIN_AND_END = 256, MERGE = 512, LEAST_TILES = 2, MOST_ROUNDS = 3 };
-    key_split best = {0, 0};
-    int64_t resident = resident_blocks(c, t);
-    int64_t tiles = ceil_div(kept_keys(problem), t->cross_tile);
-    int64_t least = (tiles * t->cross_tile + BEGIN_AND_END) * 3 / 4;
-    if (work == 0 || work >= resident) {
-        return best;
-    }
-    for (int rounds = 1; rounds <= MOST_ROUNDS; rounds++) {
-        int64_t most = rounds * resident / work;
-        most = most < tiles / LEAST_TILES ? most : tiles / LEAST_TILES;
-        if (most < 2) {
-            continue;
-        }
-        int64_t each = ceil_div(tiles, most) * t->cross_tile;
-        int64_t time = rounds * (each + BEGIN_AND_END) + MERGE;
-        if (time < least) {
-            least = time;
-            best = (key_split){(int)ceil_div(tiles * t->cross_tile, each), (int)each};
-        }
-    }
-    return best;
+static int64_t part_rows(const pf_problem *problem, const pf_tuning *t) {
+    return problem->queries < t->owned_tile ? problem->queries : t->owned_tile;
 }
 
-/* The parts of the results, of which a warp merges some channels of a row at a time. */
+/* Workgroups that have a range of the keys of split items. */
+static int64_t split_ranges(const pf_split_plan *split) {
+    return split->items > 0 ? ceil_div((int64_t)split->items * split->tiles, split->length) : 0;
+}
+
+/* Where `work` items leave part of the device idle, for some time or in a last round, share out the
+ * keys of those of that round so that all workgroups have about as many. That pays where the round
+ * becomes shorter by more than it takes to write parts, to join them, and to begin and end once
+ * more; time is counted in the keys that a workgroup walks over in it. And where the round becomes
+ * but a little shorter nothing is gained: what is idle leaves others power. Causal items of several
+ * rounds differ in length and even out what is left by themselves. */
+static pf_split_plan split_keys(const pf_capabilities *c, const pf_problem *problem,
+                                const pf_tuning *t, int64_t work) {
+    enum { BEGIN_AND_END = 256, MERGE = 512, MERGE_ROW = 5, LEAST_TILES = 2, LEAST_PART = 5 };
+    const pf_split_plan none = {.whole = work};
+    int64_t resident = resident_blocks(c, t);
+    int64_t tiles = ceil_div(kept_keys(problem), t->cross_tile);
+    int64_t items = work % resident;
+    if (work > resident && (!t->persistent || problem->causal)) {
+        return none;
+    }
+    if (items == 0) {
+        return none;
+    }
+    /* With tiles of one item alone a workgroup begins and ends once, and where grids are not
+     * persistent it must. */
+    int64_t length = ceil_div(items * tiles, resident), alone = ceil_div(tiles, resident / items);
+    length = length > LEAST_TILES ? length : LEAST_TILES;
+    alone = alone > LEAST_TILES ? alone : LEAST_TILES;
+    bool crosses = t->persistent && (alone - length) * t->cross_tile > BEGIN_AND_END;
+    length = crosses ? length : alone;
+    int64_t cost = BEGIN_AND_END + MERGE + MERGE_ROW * part_rows(problem, t);
+    int64_t saved = tiles - length;
+    if (items * tiles > SPLIT_LIMIT || saved * t->cross_tile <= cost ||
+        saved * LEAST_PART < tiles) {
+        return none;
+    }
+    if (!crosses) {
+        tiles = ceil_div(tiles, length) * length;
+    }
+    return (pf_split_plan){.items = (int)items,
+                           .whole = work - items,
+                           .tiles = (int)tiles,
+                           .length = (int)length,
+                           .many_parts = ceil_div(tiles - 1, length) + 1 > PF_MERGE_FEW};
+}
+
+/* Each has a place of its own: ranges and items begin anew one at a time. */
+static int64_t count_parts(const pf_split_plan *split) {
+    return split->items > 0 ? split_ranges(split) + split->items - 1 : 0;
+}
+
 static void add_merge_splits(builder *b, const pf_problem *problem, const kernel *passes) {
-    int64_t rows = problem->batch * problem->heads * problem->queries;
-    bool channels = b->plan->scratch.split_o != PF_SCRATCH_NONE && problem->dim_v > 0;
-    int64_t chunks = channels ? ceil_div(problem->dim_v, PF_MERGE_CHANNELS) : 1;
-    add_pass(b, PF_STEP_MERGE_SPLITS, passes, PF_ENTRY_MERGE_SPLITS, row_blocks(b, rows * chunks));
+    const pf_split_plan *split = &b->plan->split;
+    int64_t rows = split->items * part_rows(problem, b->plan->tuning);
+    int64_t channels = b->plan->tuning->out_dim;
+    int64_t blocks = split->many_parts
+                         ? row_blocks(b, rows * ceil_div(channels, PF_MERGE_CHANNELS))
+                         : ceil_div(rows * ceil_div(channels, PF_MERGE_RUN), PF_PASS_THREADS);
+    add_pass(b, PF_STEP_MERGE_SPLITS, passes, PF_ENTRY_MERGE_SPLITS, blocks);
 }
 
 static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
@@ -565,14 +594,13 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
     const pf_tuning *t = b->plan->tuning = forward.tuning;
     int64_t work = problem->batch * problem->heads * ceil_div(problem->queries, t->owned_tile) *
                    (t->head_dim / t->out_dim);
-    key_split split = split_keys(b->c, problem, t, work);
-    b->plan->key_splits = split.splits;
-    b->plan->split_keys = split.keys;
+    const pf_split_plan split = b->plan->split = split_keys(b->c, problem, t, work);
     b->plan->widened = forward.widened;
     /* What joins parts rounds as well. */
-    b->plan->narrowed = forward.widened && split.splits == 0 && pf_needs_narrowing(problem);
+    b->plan->narrowed = forward.widened && split.whole > 0 && pf_needs_narrowing(problem);
     status = lay_out(b, problem,
-                     &(pf_scratch_needs){.key_splits = split.splits,
+                     &(pf_scratch_needs){.split_parts = (int)count_parts(&split),
+                                         .split_rows = (int)part_rows(problem, t),
                                          .widened = forward.widened,
                                          .narrowed = b->plan->narrowed});
     if (status != PFATTN_SUCCESS) {
@@ -585,10 +613,8 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
         add_pass(b, PF_STEP_KEY_LIVE, &passes, PF_ENTRY_KEY_LIVE,
                  key_live_blocks(&b->plan->scratch));
     }
-    add_tuned(b, PF_STEP_MAIN, &forward, split.splits > 0 ? work * split.splits : work);
-    if (split.splits > 0) {
-        add_merge_splits(b, problem, &passes);
-    }
+    add_tuned_for(b, PF_STEP_MAIN, &forward, split.whole, split_ranges(&split));
+    add_merge_splits(b, problem, &passes);
     if (b->plan->narrowed) {
         int64_t rows = problem->batch * problem->heads * problem->queries;
         add_pass(b, PF_STEP_NARROW, &passes, PF_ENTRY_NARROW, ceil_div(rows, PF_WIDEN_ROWS));
@@ -769,7 +795,8 @@ pfattn_status pf_select(const pf_capabilities *capabilities, const pf_problem *p
     /* The steps and the scratch are filled where they are counted and laid out. */
     plan->step_count = 0;
     plan->tuning = plan->dbias_tuning = NULL;
-    plan->dbias_splits = plan->key_splits = plan->split_keys = plan->divided = 0;
+    plan->dbias_splits = plan->divided = 0;
+    plan->split = (pf_split_plan){0};
     plan->widened = plan->narrowed = false;
     builder b = {capabilities, plan, false};
     switch (problem->operation) {

@@ -59,7 +59,7 @@ typedef enum pf_step_kind {
     PF_STEP_DBIAS,
     PF_STEP_DBIAS_REDUCE, /* sums of dbias into dbias */
     PF_STEP_MERGE,
-    PF_STEP_MERGE_SPLITS, /* the parts of a forward whose keys were split */
+    PF_STEP_MERGE_SPLITS, /* the parts of forward's items that were split by keys */
     PF_STEP_NARROW,       /* O from f32 */
     PF_STEP_MAX
 } pf_step_kind;
@@ -73,6 +73,14 @@ typedef struct pf_step {
     bool mapped;    /* its image takes tensor maps as a second argument */
 } pf_step;
 
+/* Forward's last items, whose keys workgroups share out; see pf_key_split. */
+typedef struct pf_split_plan {
+    int items;         /* how many, 0 for none */
+    int64_t whole;     /* those before them, which are not split */
+    int tiles, length; /* tiles of keys: of an item, of a workgroup's range */
+    bool many_parts;   /* of an item, for the merge */
+} pf_split_plan;
+
 typedef struct pf_plan {
     pf_step step[PF_STEP_MAX]; /* in order, none with an empty grid */
     int step_count;
@@ -80,11 +88,10 @@ typedef struct pf_plan {
     const pf_tuning *tuning;       /* of the main kernel; NULL where there is none */
     const pf_tuning *dbias_tuning; /* of the dbias kernel, likewise */
     int dbias_splits;
-    int divided;    /* items of backward that workgroups divide among them */
-    int key_splits; /* parts of the results of forward; 0 or 1 where it writes them whole */
-    int split_keys; /* keys of a part */
-    bool widened;   /* the main kernel reads f16 copies of its operands; see widen.h */
-    bool narrowed;  /* it writes O as f32, and a pass rounds that to O's type */
+    int divided; /* items of backward that workgroups divide among them */
+    pf_split_plan split;
+    bool widened;  /* the main kernel reads f16 copies of its operands; see widen.h */
+    bool narrowed; /* it writes O as f32, and a pass rounds that to O's type */
 } pf_plan;
 
 /* Fill `*plan`, or return UNSUPPORTED with the reason. */

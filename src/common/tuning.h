@@ -54,8 +54,12 @@
 /* Rows that a workgroup of pf_backward_pre takes. */
 #define PF_PRE_ROWS 64
 
-/* Channels of a row that a warp or wave of pf_merge_splits takes. */
+/* Channels of a row that a thread of pf_merge_splits takes; where parts of an item are more than
+ * PF_MERGE_FEW, those that a warp or wave takes, and how many of its lanes share the parts. */
+#define PF_MERGE_RUN 8
+#define PF_MERGE_FEW 8
 #define PF_MERGE_CHANNELS 32
+#define PF_MERGE_LANES 8
 
 /* Rows that a workgroup of pf_widen and of pf_narrow takes. */
 #define PF_WIDEN_ROWS 64

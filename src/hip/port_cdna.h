@@ -41,6 +41,10 @@ PF_DEVICE int pf_block() {
     return (int)__builtin_amdgcn_workgroup_id_x();
 }
 
+PF_DEVICE pf_i64 pf_blocks() {
+    return PF_INT_MAX; /* one work item a workgroup */
+}
+
 PF_DEVICE int pf_lane() {
     return pf_thread() & 63;
 }
@@ -160,6 +164,24 @@ PF_DEVICE void pf_read_vector(unsigned long long address, pf_i64 index, int type
     }
 }
 
+/* Stores of adjacent channels, as vectors. */
+#define PF_OUT_RUN 4
+
+PF_DEVICE void pf_write_run(unsigned long long address, pf_i64 index, int type, const float *x) {
+    if (type == PF_KTYPE_F32) {
+        *(PF_GLOBAL cdna_float4 *)(address + 4 * index) = (cdna_float4){x[0], x[1], x[2], x[3]};
+    } else if (type == PF_KTYPE_E5M2) {
+        unsigned bytes = 0;
+        PF_UNROLL for (int u = 0; u < 4; ++u) bytes |= (unsigned)pf_f32_to_e5m2_bits(x[u]) << 8 * u;
+        *(PF_GLOBAL unsigned *)(address + index) = bytes;
+    } else {
+        cdna_short4 bits;
+        PF_UNROLL for (int u = 0; u < 4; ++u) bits[u] =
+            (short)(type == PF_KTYPE_F16 ? pf_f32_to_f16_bits(x[u]) : pf_f32_to_bf16_bits(x[u]));
+        *(PF_GLOBAL cdna_short4 *)(address + 2 * index) = bits;
+    }
+}
+
 #define PF_SOURCE                                                                                  \
     { PF_KERNEL_ARGS }
 
@@ -200,9 +222,9 @@ static_assert(PF_KTYPE_F32 == 3 && PF_KTYPE_BF16 == 2, "numbers of element types
 
 #define PF_OVERLAP 0
 #define PF_EXCHANGES 1
+#define PF_ONE_ROUND 1
 #define PF_WHOLE_AHEAD 0
 #define PF_SLOTS 1
-#define PF_OUT_RUN 4
 #define PF_SCORE_STEP 2
 
 enum {
@@ -221,10 +243,6 @@ enum {
 static_assert(PF_THREADS == 64 * CDNA_WAVES, "one wave an instruction's width of owned rows");
 static_assert(PF_STAGES == 1, "the next tile waits in registers");
 static_assert(!CDNA_BACKWARD || CDNA_DQ_BLOCKS % CDNA_WAVES == 0, "waves share dQ evenly");
-
-PF_DEVICE pf_i64 pf_blocks() {
-    return PF_INT_MAX; /* one work item a workgroup */
-}
 
 /* A lane's column of a matrix, and which of the groups of lanes that share a column it is in. */
 PF_DEVICE int cdna_column() {
@@ -396,21 +414,6 @@ PF_DEVICE void pf_weights_pack(pf_weights *w, const pf_scores *s) {
 #if CDNA_BACKWARD
 #include "cdna_dq.h"
 #endif
-
-PF_DEVICE void pf_write_run(unsigned long long address, pf_i64 index, int type, const float *x) {
-    if (type == PF_KTYPE_F32) {
-        *(PF_GLOBAL cdna_float4 *)(address + 4 * index) = (cdna_float4){x[0], x[1], x[2], x[3]};
-    } else if (type == PF_KTYPE_E5M2) {
-        unsigned bytes = 0;
-        PF_UNROLL for (int u = 0; u < 4; ++u) bytes |= (unsigned)pf_f32_to_e5m2_bits(x[u]) << 8 * u;
-        *(PF_GLOBAL unsigned *)(address + index) = bytes;
-    } else {
-        cdna_short4 bits;
-        PF_UNROLL for (int u = 0; u < 4; ++u) bits[u] =
-            (short)(type == PF_KTYPE_F16 ? pf_f32_to_f16_bits(x[u]) : pf_f32_to_bf16_bits(x[u]));
-        *(PF_GLOBAL cdna_short4 *)(address + 2 * index) = bits;
-    }
-}
 
 #endif
 #endif

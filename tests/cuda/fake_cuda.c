@@ -357,8 +357,7 @@ static uint64_t checksum(const fake_encode *e) {
 }
 
 static void copy_arguments(fake_launch *launch, void **parameters) {
-    if (strncmp(launch->kernel, "pf_merge", 8) == 0 || /* and pf_merge_splits */
-        strcmp(launch->kernel, "pf_narrow") == 0) {
+    if (strcmp(launch->kernel, "pf_merge") == 0 || strcmp(launch->kernel, "pf_narrow") == 0) {
         memcpy(&launch->args.merge, parameters[0], sizeof launch->args.merge);
         return;
     }

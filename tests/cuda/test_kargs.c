@@ -363,55 +363,76 @@ static void merge_arguments(void **state) {
     assert_int_equal(k.dim_v, 24);
 }
 
-/* Where keys are split the kernel writes parts, f32 [3, B, H, M, channels] of the workspace, and
- * the merge reads them and writes what the caller gave. */
+/* Parts of split items, f32 [parts, 1, rows, channels] of the workspace, lie beside the results
+ * that the caller gave. */
 static void split_arguments(void **state) {
     (void)state;
     pfattn_attention a = test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, small);
     pf_problem problem = test_problem(PF_FORWARD_JVP, &a);
-    pf_plan plan = {.key_splits = 3, .split_keys = 128};
-    assert_true(pf_scratch_layout(&problem, &(pf_scratch_needs){.key_splits = 3}, &plan.scratch));
+    const pf_tuning tuning = {.owned_tile = 2, .out_dim = 32, .head_dim = 64};
+    pf_plan plan = {.tuning = &tuning,
+                    .split = {.items = 4, .whole = 20, .tiles = 9, .length = 5, .many_parts = true},
+                    .step_count = 1,
+                    .step[0] = {.kind = PF_STEP_MAIN, .grid = 10, .work_count = 20}};
+    assert_true(pf_scratch_layout(&problem, &(pf_scratch_needs){.split_parts = 11, .split_rows = 2},
+                                  &plan.scratch));
+    pf_attention_kargs k;
+    pf_kargs_fill(&problem, &plan, 0x100000, &k);
+    assert_int_equal(k.split.items, 4);
+    assert_int_equal(k.split.first, 20);
+    assert_int_equal(k.split.round, 2);
+    assert_int_equal(k.split.by_tiles.value, 9);
+    assert_int_equal(k.split.by_length.value, 5);
+    assert_int_equal(k.split.by_rows.value, 2);
+    assert_int_equal(k.split.channels, 32);
+    assert_int_equal(k.split.channel_parts, 2);
+    assert_true(k.split.many_parts);
+    const struct {
+        const pf_karg_tensor *part;
+        size_t offset;
+        pf_i64 channels;
+    } parts[] = {{&k.split.o, plan.scratch.split_o, 24},
+                 {&k.split.to, plan.scratch.split_to, 24},
+                 {&k.split.lse, plan.scratch.split_lse, 2},
+                 {&k.split.tlse, plan.scratch.split_tlse, 1}};
+    for (int i = 0; i < 4; i++) {
+        const pf_i64 n = parts[i].channels, stride[4] = {2 * n, 2 * n, n, 1};
+        assert_true(parts[i].part->address == 0x100000 + parts[i].offset);
+        assert_memory_equal(parts[i].part->stride, stride, sizeof stride);
+    }
+    assert_same_tensor(&k.o, &a.o);
+    assert_same_tensor(&k.to, &a.to);
+    assert_same_tensor(&k.lse, &a.lse);
+    assert_same_tensor(&k.tlse, &a.tlse);
+    assert_int_equal(k.o_type, PF_KTYPE_F16);
+
+    k = fill(&problem);
+    assert_int_equal(k.split.items, 0);
+}
+
+/* What the kernel writes as f32 is what the pass after it reads. */
+static void narrow_arguments(void **state) {
+    (void)state;
+    pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, small);
+    pf_problem problem = test_problem(PF_FORWARD, &a);
+    pf_plan plan = {.narrowed = true};
+    assert_true(pf_scratch_layout(&problem, &(pf_scratch_needs){.narrowed = true}, &plan.scratch));
     pf_attention_kargs k;
     pf_merge_kargs m;
     pf_kargs_fill(&problem, &plan, 0x100000, &k);
-    pf_parts_kargs_fill(&problem, &k, &m);
-    assert_int_equal(k.splits, 3);
-    assert_int_equal(k.split_keys, 128);
+    pf_narrow_kargs_fill(&problem, &k, &m);
+    const pf_i64 stride[4] = {4 * 5 * 24, 5 * 24, 24, 1};
+    assert_true(k.o.address == 0x100000 + plan.scratch.wide_o);
+    assert_memory_equal(k.o.stride, stride, sizeof stride);
     assert_int_equal(k.o_type, PF_KTYPE_F32);
-    assert_int_equal(k.to_type, PF_KTYPE_F32);
-    const struct {
-        const pf_karg_tensor *kernel, *part;
-        size_t offset;
-        pf_i64 channels;
-    } parts[] = {{&k.o, &m.o_part[0], plan.scratch.split_o, 24},
-                 {&k.to, &m.to_part[0], plan.scratch.split_to, 24},
-                 {&k.lse, &m.lse_part[0], plan.scratch.split_stats, 2},
-                 {&k.tlse, &m.tlse_part[0], plan.scratch.split_tlse, 1}};
-    for (int i = 0; i < 4; i++) {
-        const pf_i64 n = parts[i].channels, stride[4] = {4 * 5 * n, 5 * n, n, 1};
-        assert_true(parts[i].kernel->address == 0x100000 + parts[i].offset);
-        assert_memory_equal(parts[i].kernel->stride, stride, sizeof stride);
-        assert_memory_equal(parts[i].kernel, parts[i].part, sizeof(pf_karg_tensor));
-    }
-    assert_int_equal(m.splits, 3);
+    assert_memory_equal(&m.o_part[0], &k.o, sizeof k.o);
     assert_int_equal(m.o_part_type[0], PF_KTYPE_F32);
-    assert_int_equal(m.to_part_type[0], PF_KTYPE_F32);
     assert_same_tensor(&m.o, &a.o);
-    assert_same_tensor(&m.lse, &a.lse);
-    assert_same_tensor(&m.to, &a.to);
-    assert_same_tensor(&m.tlse, &a.tlse);
     assert_int_equal(m.o_type, PF_KTYPE_F16);
-    assert_int_equal(m.to_type, PF_KTYPE_F16);
     assert_int_equal(m.batch, 2);
     assert_int_equal(m.heads, 4);
     assert_int_equal(m.queries, 5);
     assert_int_equal(m.dim_v, 24);
-
-    /* Otherwise all keys are one work item's, and the results the caller's. */
-    k = fill(&problem);
-    assert_int_equal(k.splits, 1);
-    assert_int_equal(k.split_keys, PF_WINDOW_LIMIT);
-    assert_same_tensor(&k.o, &a.o);
 }
 
 static void assert_divides(int divisor, int64_t n) {
@@ -478,7 +499,8 @@ int main(void) {
         cmocka_unit_test(gradients),        cmocka_unit_test(scratch_addresses),
         cmocka_unit_test(key_live_strides), cmocka_unit_test(operand_rows),
         cmocka_unit_test(merge_arguments),  cmocka_unit_test(split_arguments),
-        cmocka_unit_test(divisors),         cmocka_unit_test(work_divisors),
+        cmocka_unit_test(narrow_arguments), cmocka_unit_test(divisors),
+        cmocka_unit_test(work_divisors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -249,14 +249,14 @@ static void forward_split(void **state) {
     const fake_launch *main_launch = &fake->launches[0], *merge = &fake->launches[1];
     assert_string_equal(main_launch->kernel, "pf_forward");
     const pf_attention_kargs *k = &main_launch->args.attention;
-    assert_int_equal(k->work_count, 4 * k->splits);
-    assert_int_equal(main_launch->grid[0], k->work_count);
-    assert_true(k->work_count > 132 / 2 && k->work_count <= 132);
-    assert_true(k->lse.address == 0x7000100);
+    assert_int_equal(k->work_count, 0);
+    assert_int_equal(k->split.items, 4);
+    assert_int_equal(main_launch->grid[0], 4 * 32); /* 16 of 512 tiles each */
+    assert_true(k->split.lse.address == 0x7000100);
+    assert_true(k->lse.address == (uintptr_t)a.lse.data);
     assert_launch(1, "pf_merge_splits", "sm_90a/passes", 1, 256, 0); /* 4 rows of 2 * 32 channels */
-    assert_int_equal(merge->args.merge.splits, k->splits);
-    assert_true(merge->args.merge.o_part[0].address == k->o.address);
-    assert_true(merge->args.merge.o.address == (uintptr_t)a.o.data);
+    assert_memory_equal(&merge->args.attention.split, &k->split, sizeof k->split);
+    assert_true(merge->args.attention.o.address == (uintptr_t)a.o.data);
 }
 
 /* Operands of e5m2, a grouped and broadcast K of 36 channels among them: copied as f16 with rows of
@@ -339,7 +339,7 @@ static void forward_narrowed(void **state) {
     assert_in_range(k->o.address, 0x7000100, 0x7000100 + bytes - 160 * 200 * 40 * 4);
     assert_memory_equal(k->o.stride, strides, sizeof strides);
     assert_true(k->lse.address == (uintptr_t)a.lse.data);
-    assert_int_equal(k->splits, 1);
+    assert_int_equal(k->split.items, 0);
     assert_memory_equal(&m->o_part[0], &k->o, sizeof k->o);
     assert_int_equal(m->o_part_type[0], PF_KTYPE_F32);
     assert_true(m->o.address == (uintptr_t)a.o.data);
@@ -375,8 +375,8 @@ static void forward_widened_split(void **state) {
         assert_in_range(w[n].to.address, 0x7000100, 0x7000100 + bytes - 1);
     }
     assert_true(w[4].from.address == (uintptr_t)a.k2.data);
-    assert_true(k->splits > 1);
-    assert_true(fake->launches[3].args.merge.o.address == (uintptr_t)a.o.data);
+    assert_int_equal(k->split.items, 4);
+    assert_true(fake->launches[3].args.attention.o.address == (uintptr_t)a.o.data);
 }
 
 /* ---- backward ------------------------------------------------------------------------------ */

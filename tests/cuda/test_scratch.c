@@ -50,22 +50,23 @@ static void forward_key_live(void **state) {
     assert_int_equal(s.bytes, 2 * 512);
 }
 
-/* Three parts of 8 * 100 rows: a maximum and a sum, tL, and rows of 30 channels padded to 32. Only
- * what the merge reads has a place. */
+/* 25 parts of 96 rows: a maximum and a sum, tL, and rows of 30 channels padded to 32. Only what the
+ * merge reads has a place. */
 static void forward_splits(void **state) {
     (void)state;
     pfattn_attention a =
         test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 300, 64, 30});
-    pf_scratch_needs needs = {.key_splits = 3};
+    pf_scratch_needs needs = {.split_parts = 25, .split_rows = 96};
     pf_problem problem = test_problem(PF_FORWARD_JVP, &a);
     pf_scratch s = lay_out(&problem, needs);
     const size_t rows = 2400, stats = rows * 8 /* 75 * 256 */, tlse = 9728, channels = rows * 128;
-    assert_int_equal(s.split_channels, 32);
-    assert_int_equal(s.split_stats, 0);
+    assert_int_equal(s.o_channels, 32);
+    assert_int_equal(s.split_lse, 0);
     assert_int_equal(s.split_tlse, stats);
     assert_int_equal(s.split_o, stats + tlse);
     assert_int_equal(s.split_to, stats + tlse + channels);
     assert_int_equal(s.bytes, stats + tlse + 2 * channels);
+    assert_true(s.wide_o == PF_SCRATCH_NONE);
 
     a.to = (pfattn_tensor){0};
     problem = test_problem(PF_FORWARD_JVP, &a);
@@ -78,6 +79,19 @@ static void forward_splits(void **state) {
     s = lay_out(&problem, needs);
     assert_true(s.split_o == PF_SCRATCH_NONE && s.split_tlse == PF_SCRATCH_NONE);
     assert_int_equal(s.bytes, stats);
+}
+
+/* O as f32 has all rows, beside parts of other items. */
+static void forward_narrowed(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 300, 64, 30});
+    pf_problem problem = test_problem(PF_FORWARD, &a);
+    pf_scratch s =
+        lay_out(&problem, (pf_scratch_needs){.split_parts = 2, .split_rows = 64, .narrowed = true});
+    assert_int_equal(s.split_o, 2 * 64 * 8);
+    assert_int_equal(s.wide_o, 2 * 64 * 8 + 2 * 64 * 128);
+    assert_int_equal(s.bytes, s.wide_o + 800 * 128);
 }
 
 /* Backward with dq: 100 queries padded to 128 a head, 8 heads in all. */
@@ -204,11 +218,12 @@ static void overflow(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forward_plain),       cmocka_unit_test(forward_key_live),
-        cmocka_unit_test(forward_splits),      cmocka_unit_test(backward_sizes),
-        cmocka_unit_test(backward_without_dq), cmocka_unit_test(backward_turns),
-        cmocka_unit_test(backward_jvp_sizes),  cmocka_unit_test(dbias_sums),
-        cmocka_unit_test(zero_extents),        cmocka_unit_test(overflow),
+        cmocka_unit_test(forward_plain),  cmocka_unit_test(forward_key_live),
+        cmocka_unit_test(forward_splits), cmocka_unit_test(forward_narrowed),
+        cmocka_unit_test(backward_sizes), cmocka_unit_test(backward_without_dq),
+        cmocka_unit_test(backward_turns), cmocka_unit_test(backward_jvp_sizes),
+        cmocka_unit_test(dbias_sums),     cmocka_unit_test(zero_extents),
+        cmocka_unit_test(overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

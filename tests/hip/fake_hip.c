@@ -179,7 +179,7 @@ pf_hip_error hipModuleLaunchKernel(pf_hip_handle handle, unsigned grid_x, unsign
     (void)extra;
     const function *f = handle;
     fake_launch *launch = record(f->name, stream);
-    bool merge = strncmp(f->name, "pf_merge", 8) == 0; /* and pf_merge_splits */
+    bool merge = strcmp(f->name, "pf_merge") == 0;
     launch->image = f->module->image;
     memcpy(launch->grid, (unsigned[]){grid_x, grid_y, grid_z}, sizeof launch->grid);
     memcpy(launch->block, (unsigned[]){block_x, block_y, block_z}, sizeof launch->block);

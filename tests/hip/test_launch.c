@@ -86,7 +86,8 @@ static void backward(void **state) {
 }
 
 /* One query, many keys: 3 workgroups run at once on each of the 104 compute units, so 4 heads are
- * split 78 ways at most: 2048 tiles of 32 keys make 27 each, hence 76 parts. */
+ * split 78 ways at most: 2048 tiles of 32 keys make 27 each, hence 76 ranges to a head, and places
+ * for 4 * 76 + 3 parts. */
 static void forward_split(void **state) {
     (void)state;
     pfattn_handle handle = fake_handle(0);
@@ -94,15 +95,16 @@ static void forward_split(void **state) {
         test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 4, 2, 1, 65536, 64, 64});
     size_t bytes = 0;
     assert_success(pfattn_workspace_size(handle, PFATTN_FORWARD, &a, &bytes));
-    assert_int_equal(bytes, 76 * 4 * (8 + 64 * 4) + 128); /* 2432 bytes of statistics to 2560 */
+    assert_int_equal(bytes, 2560 + 307 * 64 * 4); /* 307 * 8 bytes of statistics */
     assert_success(pfattn_forward(handle, &a, WORKSPACE, bytes, STREAM));
     assert_int_equal(fake->launch_count, 2);
     check_launch(0, "pf_forward", "gfx90a/forward.f16.64.plain", 76 * 4, 256);
     check_launch(1, "pf_merge_splits", "gfx90a/passes", 2, 256); /* 4 rows of 2 * 32 channels */
     const fake_launch *merge = &fake->launches[1];
-    assert_int_equal(merge->args.merge.splits, 76);
-    assert_true(merge->args.merge.lse_part[0].address == (uintptr_t)WORKSPACE);
-    assert_true(merge->args.merge.o.address == (uintptr_t)a.o.data);
+    assert_int_equal(merge->args.attention.split.by_tiles.value, 76 * 27);
+    assert_int_equal(merge->args.attention.split.by_length.value, 27);
+    assert_true(merge->args.attention.split.lse.address == (uintptr_t)WORKSPACE);
+    assert_true(merge->args.attention.o.address == (uintptr_t)a.o.data);
     pfattn_destroy(handle);
 }
 

@@ -39,7 +39,7 @@ static void run_thread(const void *args, int entry) {
     case 3:
         return pf_merge((const pf_merge_kargs *)args);
     case 4:
-        return pf_merge_splits((const pf_merge_kargs *)args);
+        return pf_merge_splits(a);
     case 5:
         return pf_widen((const pf_widen_kargs *)args);
     default:

@@ -86,6 +86,16 @@ static void test_split_keys(void **state) {
     case_list_free(&list);
 }
 
+/* Every feature where the keys of the last round's items are. */
+static void test_last_round(void **state) {
+    (void)state;
+    case_list list = {0};
+    case_list_last_round(&list);
+    run_all(&list, 0, 24);
+    run_all(&list, SCALAR_WIDENS, 2);
+    case_list_free(&list);
+}
+
 static void test_staged_bias(void **state) {
     (void)state;
     case_list list = {0};
@@ -216,9 +226,9 @@ static void test_widen_codes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_listed_cases),  cmocka_unit_test(test_split_keys),
-        cmocka_unit_test(test_staged_bias),   cmocka_unit_test(test_random_cases),
-        cmocka_unit_test(test_divided_items), cmocka_unit_test(test_widened_cases),
-        cmocka_unit_test(test_widen_codes),
+        cmocka_unit_test(test_last_round),    cmocka_unit_test(test_staged_bias),
+        cmocka_unit_test(test_random_cases),  cmocka_unit_test(test_divided_items),
+        cmocka_unit_test(test_widened_cases), cmocka_unit_test(test_widen_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,7 @@
 #include <cmocka.h>
 
 #include "kargs_fill.h"
-
-bool work_find(const pf_attention_kargs *args, int blocks, int block, int round, int *head,
-               int *rank);
+#include "work_list.h"
 
 bool work_part(const pf_attention_kargs *args, int cluster, int n, int *item, int *tile0,
                int *tile1);
@@ -39,7 +37,9 @@ static int walk(const work_case *c) {
     assert_non_null(seen);
     for (int block = 0; block < grid; block++) {
         int length = 0, head, rank;
-        for (int round = 0; work_find(&args, grid, block, round, &head, &rank); round++) {
+        work_piece piece;
+        for (int round = 0; work_find(&args, grid, block, round, &head, &rank, &piece); round++) {
+            assert_int_equal(piece.part, -1);
             assert_in_range(head, 0, c->heads - 1);
             assert_in_range(rank, 0, c->tiles - 1);
             assert_int_equal(seen[head * c->tiles + rank]++, 0);
@@ -130,12 +130,93 @@ static void every_tile_once(void **state) {
     }
 }
 
+/* Items of the last round, or all where they are fewer than workgroups, split as evenly as tiles of
+ * keys allow. */
+static pf_attention_kargs split(const work_case *c, int key_tiles) {
+    int work = c->heads * c->tiles, items = work % c->blocks;
+    const work_case whole = {c->heads, c->tiles, c->blocks, false};
+    pf_attention_kargs args = share(&whole);
+    int length = (items * key_tiles + c->blocks - 1) / c->blocks;
+    args.work_count = work - items;
+    args.order = (pf_work_order){0};
+    pf_kargs_share(c->blocks, work - items, &args);
+    args.split = (pf_key_split){.items = items,
+                                .first = work - items,
+                                .round = work / c->blocks,
+                                .by_tiles = pf_divisor_of(key_tiles),
+                                .by_length = pf_divisor_of(length)};
+    return args;
+}
+
+/* Marks the tiles of an item that a piece has, and its part, which no other piece may have. */
+static void mark(const work_piece *piece, int key_tiles, unsigned char *tiles,
+                 unsigned char *parts) {
+    int end = piece->part < 0 ? key_tiles : piece->end;
+    assert_int_equal(piece->part < 0 ? piece->end : WORK_ALL_TILES, WORK_ALL_TILES);
+    assert_in_range(end, 1, key_tiles);
+    assert_in_range(piece->begin, 0, end - 1);
+    for (int t = piece->begin; t < end; t++) {
+        assert_int_equal(tiles[t]++, 0);
+    }
+    if (piece->part >= 0) {
+        assert_int_equal(parts[piece->part]++, 0);
+    }
+}
+
+/* Every tile of keys of every item once, the same number of tiles to all workgroups but the last,
+ * no part written twice, and joined all those that are written and no others. */
+static void split_once(const work_case *c, int key_tiles) {
+    pf_attention_kargs args = split(c, key_tiles);
+    int work = c->heads * c->tiles, length = args.split.by_length.value;
+    unsigned char *tiles = calloc((size_t)work, (size_t)key_tiles);
+    unsigned char *parts = calloc((size_t)(args.split.items + c->blocks), 1);
+    int *written = calloc((size_t)args.split.items + 1, sizeof *written);
+    assert_true(tiles != NULL && parts != NULL && written != NULL);
+    for (int block = 0; block < c->blocks; block++) {
+        int mine = 0, head, rank;
+        work_piece piece;
+        for (int round = 0; work_find(&args, c->blocks, block, round, &head, &rank, &piece);
+             round++) {
+            mark(&piece, key_tiles, &tiles[(head * c->tiles + rank) * key_tiles], parts);
+            if (piece.part >= 0) {
+                int first, count;
+                parts_find(&args, piece.item, &first, &count);
+                assert_in_range(piece.part, first, first + count - 1);
+                written[piece.item]++;
+                mine += piece.end - piece.begin;
+            }
+        }
+        assert_in_range(mine, 0, length);
+    }
+    for (int i = 0; i < work * key_tiles; i++) {
+        assert_int_equal(tiles[i], 1);
+    }
+    for (int item = 0; item < args.split.items; item++) {
+        int first, count;
+        parts_find(&args, item, &first, &count);
+        assert_int_equal(written[item], count);
+        assert_in_range(first + count, 1, args.split.items + c->blocks - 1);
+    }
+    free(tiles);
+    free(parts);
+    free(written);
+}
+
+static void every_tile_of_keys_once(void **state) {
+    (void)state;
+    static const int heads[] = {1, 2, 5, 31}, tiles[] = {1, 3, 5, 22}, key_tiles[] = {2, 7, 32, 33},
+                     blocks[] = {2, 3, 16, 61, 132};
+    for (int i = 0; i < 4 * 4 * 4 * 5; i++) {
+        const work_case c = {heads[i % 4], tiles[i / 4 % 4], blocks[i / 64], false};
+        split_once(&c, key_tiles[i / 16 % 4]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_item_once),
-        cmocka_unit_test(causal_rounds_are_full),
-        cmocka_unit_test(pairs_move_on),
-        cmocka_unit_test(every_tile_once),
+        cmocka_unit_test(every_item_once),         cmocka_unit_test(causal_rounds_are_full),
+        cmocka_unit_test(pairs_move_on),           cmocka_unit_test(every_tile_once),
+        cmocka_unit_test(every_tile_of_keys_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

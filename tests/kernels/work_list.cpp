@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of work (kernels/work.h) as the test calls it.
+// The order of work (kernels/work.h, split.h) as the test calls it.
 #include "common/tuning.h"
 #include "common/kernels/port.h"
 
 extern "C" {
 #include "scalar.h"
+#include "work_list.h"
 }
 #include "scalar_tiles.h"
 
@@ -14,21 +15,23 @@ extern "C" {
 #define PF_STAGES SCALAR_STAGES
 #include "port_scalar.h"
 
-#include "common/kernels/work.h"
-
-extern "C" bool work_find(const pf_attention_kargs *args, int blocks, int block, int round,
-                          int *head, int *rank);
+#include "common/kernels/split.h"
 
 bool work_find(const pf_attention_kargs *args, int blocks, int block, int round, int *head,
-               int *rank) {
+               int *rank, work_piece *of) {
     scalar_blocks = blocks;
     scalar_block = block;
-    const int at = pf_work_find(args, round);
-    if (at >= args->work_count)
+    pf_piece piece;
+    if (!pf_piece_of_round(args, round, WORK_ALL_TILES, &piece))
         return false;
-    const pf_work_place place = pf_work_place_of(args, at, pf_work_is_alone(args));
+    const pf_work_place place =
+        pf_work_place_of(args, piece.place, args->order.by_blocks.value == 0);
     *head = place.head;
     *rank = place.rank;
+    of->begin = piece.begin;
+    of->end = piece.end;
+    of->part = piece.part;
+    of->item = piece.place - args->split.first;
     return true;
 }
 
@@ -48,4 +51,10 @@ extern "C" int work_share_of(const pf_attention_kargs *args, int tile);
 
 int work_share_of(const pf_attention_kargs *args, int tile) {
     return pf_share_of(&args->division, tile);
+}
+
+void parts_find(const pf_attention_kargs *args, int item, int *first, int *count) {
+    const pf_part_span span = pf_parts_of(args, item);
+    *first = span.first;
+    *count = span.count;
 }

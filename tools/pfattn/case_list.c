@@ -272,8 +272,38 @@ static void add_decodes(case_list *list, int every) {
     case_list_add(list, "op=forward dtype=e5m2 H=2 M=5 N=2100 D=64 mask=random bias=bf16");
 }
 
+/* The scalar port has tiles of 16 queries, 32 channels and 8 keys, and 16 workgroups. So here are
+ * 18 items, of which two are left, and 26, of which 10 are left that have ranges across them. */
+static const char *const last_round_features[] = {
+    "",
+    "Hk=1 layout=bshd",
+    "w=-500",
+    "w=20 odtype=f32 layout=transposed",
+    "mask=random",
+    "bias=f16 biasdims=hmn",
+    "bias=f32 biasfill=rows-inf mask=padding maskdims=bn garbage=1",
+    "outputs=lse,tlse",
+    "outputs=o,to",
+    "alpha=-0.3",
+    "nan=value",
+};
+
 void case_list_decode(case_list *list) {
     add_decodes(list, 1);
+}
+
+void case_list_last_round(case_list *list) {
+    static const char *const shapes[] = {"H=3 M=37 N=1100 D=12 E=34", "H=13 M=4 N=2300 D=8 E=34",
+                                         "H=3 M=33 N=1093 D=9 E=33"};
+    for (int f = 0; f < COUNT(last_round_features); f++) {
+        for (int op = 0; op < 2; op++) {
+            case_list_add(list, "op=%s dtype=%s B=1 repeat=1 %s %s", all_ops[op],
+                          all_dtypes[(f + op) % COUNT(all_dtypes)],
+                          shapes[(f + op) % COUNT(shapes)], last_round_features[f]);
+        }
+    }
+    case_list_add(list, "op=forward dtype=e5m2 odtype=f16 B=1 %s", shapes[0]);
+    case_list_add(list, "op=forward dtype=e5m2 B=1 %s mask=random bias=bf16", shapes[1]);
 }
 
 /* Bias of the operands' type, and mask, in layouts that some kernels load tile by tile: rows of
@@ -508,6 +538,33 @@ static void add_rounds(case_list *list) {
     }
 }
 
+/* A few tiles of queries more than an H200 has multiprocessors, or than twice that: the last round
+ * leaves most of them idle, and its items are divided by keys. */
+static void add_last_rounds(case_list *list) {
+    static const char *const shapes[] = {
+        "B=1 H=133 M=350 N=2030 D=64",
+        "B=1 H=134 Hk=67 M=190 N=1999 D=64 E=40 layout=bshd w=-100",
+        "B=2 H=34 Hk=17 M=250 N=1834 D=128",
+        "B=1 H=136 M=70 N=1501 D=96 E=128 layout=bshd pad=8",
+        "B=2 H=68 M=128 N=1900 D=128 w=-900 odtype=f32",
+        "B=3 H=18 M=300 N=2010 D=256",
+        "B=1 H=137 Hk=1 M=61 N=1511 D=256 E=200 layout=packed w=-400",
+        "B=1 H=68 M=130 N=2001 D=64 bias=f16 biasdims=hmn",
+        "B=2 H=34 M=200 N=1904 D=128 bias=f16 biasdims=mn mask=padding maskdims=bn",
+        "B=1 H=140 M=64 N=1504 D=256 mask=random maskdims=mn",
+    };
+    static const char *const ops[] = {"forward", "jvp"}, *const dtypes[] = {"f16", "bf16"};
+    for (int i = 0; i < 4 * COUNT(shapes); i++) {
+        case_list_add(list, "op=%s dtype=%s %s samples=2", ops[i & 1], dtypes[i >> 1 & 1],
+                      shapes[i / 4]);
+    }
+    for (int i = 0; i < 4; i++) {
+        case_list_add(list, "op=%s dtype=f16 B=1 H=%d M=250 N=2000 D=%d repeat=49 samples=1",
+                      ops[i & 1], 68 + i, i < 2 ? 64 : 128);
+    }
+    case_list_add(list, "op=forward dtype=e5m2 B=1 H=133 M=350 N=2030 D=64 samples=2");
+}
+
 static void add_large(case_list *list, const case_limits *limits) {
     static const char *const shapes[] = {
         "B=1 H=8 M=1 N=4113 D=128",
@@ -617,6 +674,7 @@ void case_list_full(case_list *list, const case_limits *limits, uint64_t seed) {
     }
     add_large(list, limits);
     add_rounds(list);
+    add_last_rounds(list);
     add_triton_grid(list, limits);
     add_far(list, limits);
     case_list_random(list, seed, 1500);

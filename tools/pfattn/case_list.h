@@ -31,6 +31,7 @@ void case_list_full(case_list *list, const case_limits *limits, uint64_t seed);
 
 /* Few queries against thousands of keys, with every feature: what GPU backends share out. */
 void case_list_decode(case_list *list);
+void case_list_last_round(case_list *list);
 
 /* Bias and mask that kernels may load tile by tile. */
 void case_list_staged(case_list *list);

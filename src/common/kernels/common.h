@@ -32,6 +32,11 @@
 #define PF_LIGHT_KERNEL PF_KERNEL
 #endif
 
+/* Targets whose grids have a workgroup for each item of forward. */
+#ifndef PF_ONE_ROUND
+#define PF_ONE_ROUND 0
+#endif
+
 /* Targets whose workgroups do items of work alone. */
 #ifndef PF_CLUSTER
 #define PF_CLUSTER 1

@@ -64,14 +64,12 @@ PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
 /* Normalise and write O, L, tO, tL. */
 PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
     const pf_attention_kargs *a = c->a;
-    const int b = forward_out_batch(a, &c->w);
     forward_normalize(c, f);
-    if (a->o.address)
-        forward_store_out(c, b, &a->o, a->o_type, &f->o[0]);
+    forward_store_out(c, &a->o, a->o_type, &a->split.o, &f->o[0]);
     if (PF_TANGENT && a->to.address) {
         PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) f->o[PF_T].x[e] =
             pf_fma(-f->mean[pf_out_slot(e)], f->o[0].x[e], f->o[PF_T].x[e]);
-        forward_store_out(c, b, &a->to, a->to_type, &f->o[PF_T]);
+        forward_store_out(c, &a->to, a->to_type, &a->split.to, &f->o[PF_T]);
     }
 }
 
@@ -143,7 +141,7 @@ PF_DEVICE void forward_prefetch(forward_context *c, const key_walk *walk) {
 /* Tiles at the start of a walk of which this group's rows keep nothing, since they lie before those
  * of the workgroup's last rows: taken and given back, and a turn passed for each. */
 PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk, bool in_turn) {
-    const int i_last = pf_min_int(c->w.i0 + pf_group_end(), c->w.i1) - 1;
+    const int i_last = pf_min_int(c->w.i0 + pf_group_end(), forward_end(c->a, &c->w)) - 1;
     const bool none = c->w.i0 + pf_group_begin() > i_last;
     while (!key_walk_done(walk, c->a) &&
            (none || walk->tile * PF_CROSS_TILE > i_last - c->a->window_low[walk->pair])) {

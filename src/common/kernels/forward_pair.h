@@ -97,8 +97,7 @@ PF_DEVICE void forward_pair_primal(forward_context *c) {
     }
     forward_normalize(c, &f);
     forward_pair_give_out(c, &f);
-    if (c->a->o.address)
-        forward_store_out(c, forward_out_batch(c->a, &c->w), &c->a->o, c->a->o_type, &f.o[0]);
+    forward_store_out(c, &c->a->o, c->a->o_type, &c->a->split.o, &f.o[0]);
 }
 
 /* ---- the tangent's group ---- */
@@ -142,12 +141,12 @@ PF_DEVICE void forward_tangent_add_bias(const forward_context *c, forward_tangen
                                         const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
     const forward_work *w = &c->w;
-    const int j0 = walk->tile * PF_CROSS_TILE;
+    const int j0 = walk->tile * PF_CROSS_TILE, i1 = forward_end(a, w);
     PF_ROLLED for (int first = 0; first < PF_SCORE_COUNT; first += PF_SCORE_STEP) {
         PF_UNROLL for (int u = 0; u < PF_SCORE_STEP; ++u) {
             const int e = first + u;
             const int i = w->i0 + pf_slot_owned(pf_score_slot(e)), j = j0 + pf_score_cross(e);
-            const bool keep = i < w->i1 && pf_window_keeps(a, walk->pair, i, j);
+            const bool keep = i < i1 && pf_window_keeps(a, walk->pair, i, j);
             const float tbias = keep ? pf_bias_tangent(a, w->b, w->h, i, j) : 0.f;
             g->t.x[u] = pf_fma(g->t.x[u], a->alpha, tbias);
         }
@@ -222,9 +221,8 @@ PF_DEVICE void forward_tangent_finish(forward_context *c, forward_tangent *g) {
         }
     }
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s)
-        forward_store_stat(a, &a->tlse, &c->w, s, 0, g->mean[s] * g->scale[s]);
-    if (a->to.address)
-        forward_store_out(c, forward_out_batch(a, &c->w), &a->to, a->to_type, &g->o);
+        forward_store_stat(a, &c->w, &a->tlse, &a->split.tlse, s, 0, g->mean[s] * g->scale[s]);
+    forward_store_out(c, &a->to, a->to_type, &a->split.to, &g->o);
 }
 
 PF_DEVICE void forward_pair_tangent(forward_context *c) {

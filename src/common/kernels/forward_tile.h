@@ -67,12 +67,14 @@ typedef struct forward_context {
     key_walk fill_k, fill_v, fill_bias; /* the tiles to load next, on targets without a producer */
 } forward_context;
 
-/* The workgroup's item of work of a round; false where nothing is left. */
+/* The workgroup's item of work of a round, or its part of one; false where nothing is left. */
 PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
-    const int at = pf_work_find(c->a, round);
-    if (at >= c->a->work_count)
+    pf_piece piece;
+    if (PF_ONE_ROUND && round > 0)
         return false;
-    c->w = forward_work_at(c->a, at);
+    if (!pf_piece_of_round(c->a, round, PF_WINDOW_LIMIT / PF_CROSS_TILE, &piece))
+        return false;
+    c->w = forward_work_of(c->a, &piece);
     return true;
 }
 
@@ -126,12 +128,13 @@ PF_DEVICE void forward_begin(forward_state *f) {
 /* Dot products become scores in natural units, -inf where bias or mask excludes. */
 PF_DEVICE void forward_add_bias(forward_state *f, const pf_attention_kargs *a,
                                 const forward_work *w, int pair, int j0) {
+    const int i1 = forward_end(a, w);
     PF_ROLLED for (int first = 0; first < PF_SCORE_COUNT; first += PF_SCORE_STEP) {
         PF_UNROLL for (int u = 0; u < PF_SCORE_STEP; ++u) {
             const int e = first + u;
             const int i = w->i0 + pf_slot_owned(pf_score_slot(e)), j = j0 + pf_score_cross(e);
             float bias = -PF_INFINITY, tbias = 0.f;
-            if (i < w->i1 && pf_window_keeps(a, pair, i, j)) {
+            if (i < i1 && pf_window_keeps(a, pair, i, j)) {
                 bias = pf_bias_or_excluded(a, w->b, w->h, i, j);
                 if (PF_GROUP_T)
                     tbias = pf_bias_tangent(a, w->b, w->h, i, j);
@@ -324,33 +327,39 @@ PF_DEVICE void forward_rescale(forward_state *f) {
         PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) f->slack[s] = forward_slack(f, s);
 }
 
-PF_DEVICE void forward_store_stat(const pf_attention_kargs *a, const pf_karg_tensor *t,
-                                  const forward_work *w, int s, int channel, float value) {
+/* To the row of a tensor, or to that of the part. */
+PF_DEVICE void forward_store_stat(const pf_attention_kargs *a, const forward_work *w,
+                                  const pf_karg_tensor *t, const pf_karg_tensor *part, int s,
+                                  int channel, float value) {
     const int i = w->i0 + pf_slot_owned(s);
-    if (t->address && i < w->i1 && w->channel0 == 0 && pf_slot_is_first())
-        ((PF_GLOBAL float *)
-             t->address)[pf_row_offset(t, forward_out_batch(a, w), w->h, i) + channel] = value;
+    if (i >= forward_end(a, w) || !pf_slot_is_first())
+        return;
+    if (w->part >= 0) {
+        if (part->address)
+            ((PF_GLOBAL float *)
+                 part->address)[pf_row_offset(part, w->part, 0, i - w->i0) + channel] = value;
+    } else if (t->address && w->channel0 == 0)
+        ((PF_GLOBAL float *)t->address)[pf_row_offset(t, w->b, w->h, i) + channel] = value;
 }
 
-/* L of slot s, or what stands for it in a part of a split. */
+/* L of slot s, or what stands for it in a part. */
 PF_DEVICE void forward_store_lse(const forward_context *c, const forward_state *f, int s,
                                  float sum) {
     const pf_attention_kargs *a = c->a;
     const float scale = bias_is_natural(&c->bias) ? 1.f : a->alpha;
-    if (a->splits > 1) {
-        forward_store_stat(a, &a->lse, &c->w, s, PF_PART_MAX, f->max[s] * scale);
-        forward_store_stat(a, &a->lse, &c->w, s, PF_PART_SUM, sum * PF_WEIGHT_UNSHIFT);
-    } else {
-        const float log = (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2;
-        forward_store_stat(a, &a->lse, &c->w, s, 0,
-                           sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale, log));
-    }
+    const float log = (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2;
+    const float lse = sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale, log);
+    const bool whole = c->w.part < 0;
+    forward_store_stat(a, &c->w, &a->lse, &a->split.lse, s, whole ? 0 : PF_PART_MAX,
+                       whole ? lse : f->max[s] * scale);
+    if (!whole)
+        forward_store_stat(a, &c->w, &a->lse, &a->split.lse, s, PF_PART_SUM,
+                           sum * PF_WEIGHT_UNSHIFT);
 }
 
 /* Normalise, and write L and tL. A row without keys has sum 0. */
 PF_DEVICE void forward_normalize(const forward_context *c, forward_state *f) {
     const pf_attention_kargs *a = c->a;
-    const forward_work *w = &c->w;
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
         const float sum = pf_slot_sum(f->sum[s]);
         const float inverse = sum == 0.f ? 0.f : pf_reciprocal(sum);
@@ -359,16 +368,20 @@ PF_DEVICE void forward_normalize(const forward_context *c, forward_state *f) {
             f->mean[s] = pf_slot_sum(f->mean[s]) * inverse;
         forward_store_lse(c, f, s, sum);
         if (PF_GROUP_T)
-            forward_store_stat(a, &a->tlse, w, s, 0, f->mean[s]);
+            forward_store_stat(a, &c->w, &a->tlse, &a->split.tlse, s, 0, f->mean[s]);
     }
     forward_scale_out(f);
 }
 
-/* `b` is what forward_out_batch gives. */
-PF_DEVICE void forward_store_out(const forward_context *c, int b, const pf_karg_tensor *t, int type,
-                                 const pf_out *out) {
+PF_DEVICE void forward_store_out(const forward_context *c, const pf_karg_tensor *t, int type,
+                                 const pf_karg_tensor *part, const pf_out *out) {
     const forward_work *w = &c->w;
-    pf_out_store(out, t, type, b, w->h, w->i0, w->i1, w->channel0, c->a->dim_v);
+    const int i1 = forward_end(c->a, w);
+    if (w->part >= 0) {
+        if (part->address)
+            pf_out_store_part(out, part, w->part, i1 - w->i0, w->channel0);
+    } else if (t->address)
+        pf_out_store(out, t, type, w->b, w->h, w->i0, i1, w->channel0, c->a->dim_v);
 }
 
 #endif

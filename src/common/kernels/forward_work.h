@@ -7,30 +7,35 @@
 #ifndef PF_KERNELS_FORWARD_WORK_H
 #define PF_KERNELS_FORWARD_WORK_H
 
-#include "work.h"
+#include "split.h"
 
-/* One workgroup's share of the problem: queries [i0, i1) of (b, h), which reads key/value head hk;
- * output channels from channel0, and of the keys those of one split. */
+/* One workgroup's share of the problem: queries from i0 on of (b, h), which reads key/value head
+ * hk, and of its keys [key0, key1); output channels from channel0 on. */
 typedef struct forward_work {
-    int b, h, hk, i0, i1, channel0, split;
+    int b, h, hk, i0, channel0, key0, key1;
+    int part; /* -1 where it is a whole item */
 } forward_work;
 
-/* The last rows are the longest where attention is causal; what does not fill a tile comes first,
- * where it is the shortest. Heads that share keys are side by side, splits far apart. */
-PF_DEVICE forward_work forward_work_at(const pf_attention_kargs *a, int index) {
-    const int parts = PF_HEAD_DIM / PF_OUT_DIM;
-    const pf_work_place place = pf_work_place_of(a, index, pf_work_is_alone(a));
-    const int heads = a->batch * a->heads, rest = place.head / parts;
+PF_DEVICE forward_work forward_work_of(const pf_attention_kargs *a, const pf_piece *piece) {
+    const pf_item item =
+        pf_item_at(a, piece->place, PF_OWNED_TILE, PF_OUT_DIM, PF_HEAD_DIM / PF_OUT_DIM);
     forward_work w;
-    w.split = a->splits > 1 ? rest / heads : 0;
-    const int bh = rest - w.split * heads;
-    w.channel0 = place.head % parts * PF_OUT_DIM;
-    w.b = pf_quotient(bh, &a->by_heads);
-    w.h = bh - w.b * a->heads;
+    w.b = item.b;
+    w.h = item.h;
     w.hk = pf_quotient(w.h, &a->by_group);
-    w.i1 = a->queries - place.rank * PF_OWNED_TILE;
-    w.i0 = pf_max_int(w.i1 - PF_OWNED_TILE, 0);
+    w.i0 = item.i0;
+    w.channel0 = item.channel0;
+    w.key0 = piece->begin * PF_CROSS_TILE;
+    w.key1 = piece->end * PF_CROSS_TILE;
+    w.part = piece->part;
     return w;
+}
+
+/* The end of its queries, worked out anew, since registers are few. Tiles are full but for the
+ * first.
+ */
+PF_DEVICE int forward_end(const pf_attention_kargs *a, const forward_work *w) {
+    return w->i0 > 0 ? w->i0 + PF_OWNED_TILE : a->queries - (a->by_tiles.value - 1) * PF_OWNED_TILE;
 }
 
 /* A walk over (pair, tile of keys), keys descending; done when pair == a->pairs. */
@@ -42,10 +47,9 @@ typedef struct key_walk {
 PF_DEVICE void key_walk_enter(key_walk *walk, const pf_attention_kargs *a, const forward_work *w) {
     walk->enters = true;
     for (; walk->pair < a->pairs; ++walk->pair) {
-        const int key0 = w->split * a->split_keys;
-        const int begin = pf_max_int(key0, w->i0 - a->window_high[walk->pair] + 1);
-        const int end = pf_min_int(pf_min_int(a->key_end[walk->pair], key0 + a->split_keys),
-                                   w->i1 - a->window_low[walk->pair]);
+        const int begin = pf_max_int(w->key0, w->i0 - a->window_high[walk->pair] + 1);
+        const int end = pf_min_int(pf_min_int(a->key_end[walk->pair], w->key1),
+                                   forward_end(a, w) - a->window_low[walk->pair]);
         if (begin < end) {
             walk->tile = (end - 1) / PF_CROSS_TILE;
             walk->last_tile = begin / PF_CROSS_TILE;
@@ -83,11 +87,6 @@ PF_DEVICE bool key_walk_next_of_pair(key_walk *walk) {
 
 PF_DEVICE bool key_walk_leaves(const key_walk *walk) {
     return walk->tile == walk->last_tile;
-}
-
-/* Each split's results are a batch of their own. */
-PF_DEVICE int forward_out_batch(const pf_attention_kargs *a, const forward_work *w) {
-    return w->split * a->batch + w->b;
 }
 
 #endif

@@ -75,6 +75,17 @@ PF_DEVICE void pf_out_store(const pf_out *out, const pf_karg_tensor *t, int type
         pf_out_store_elements(out, &at);
 }
 
+/* To a part of an item, f32, whose rows have place for all channels of the fragment. */
+PF_DEVICE void pf_out_store_part(const pf_out *out, const pf_karg_tensor *part, int number,
+                                 int rows, int channel0) {
+    const pf_out_place at = {part, PF_KTYPE_F32, number,   0,
+                             0,    rows,         channel0, (int)part->stride[2]};
+    if (PF_ROW_RUN > 1)
+        pf_out_store_rows(out, &at);
+    else
+        pf_out_store_runs(out, &at);
+}
+
 PF_DEVICE void pf_out_zero(pf_out *out) {
     PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) out->x[e] = 0.f;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small passes around the attention kernels, and merge. Element types are read at run time. */
-#include "common.h"
+#include "split.h"
 
 PF_DEVICE bool key_is_kept(const pf_attention_kargs *a, int b, int h, int i, int j) {
     bool in_window = false;
@@ -268,132 +268,172 @@ PF_KERNEL(pf_merge, pf_merge_kargs) {
     }
 }
 
-/* Lanes that share the parts of a channel among them. */
-enum { MERGE_LANES = PF_LANES < 8 ? PF_LANES : 8 };
+/* Lanes that share the parts of a channel among them, where these are many. */
+enum { MERGE_LANES = PF_LANES < PF_MERGE_LANES ? PF_LANES : PF_MERGE_LANES };
 
-/* What the parts of a row come to: L and tL, and what makes weights of them. */
+/* A row of an item that was split. */
 typedef struct split_row {
-    int b, h, i;
-    float max;     /* the largest score, 0 where no key is kept */
-    float inverse; /* 1 / sum of exp(S - max) over all parts */
-    float lse, tlse;
+    int b, h, i, channel0;
+    pf_part_span parts;
+    int row; /* in each part */
 } split_row;
 
-/* The batch of a part. */
-PF_DEVICE int split_batch(const pf_merge_kargs *a, const split_row *row, int part) {
-    return part * a->batch + row->b;
+/* Parts of the row joined so far: their largest score, and relative to it sums of exp(S - max), and
+ * of that times tL, O and tO + tL O at some channels. */
+typedef struct split_sum {
+    float max, sum, mean;
+    float o[PF_VECTOR], to[PF_VECTOR];
+} split_sum;
+
+/* False past the last row. */
+PF_DEVICE bool split_row_find(const pf_attention_kargs *a, int index, split_row *row) {
+    const pf_key_split *split = &a->split;
+    const int number = pf_quotient(index, &split->by_rows);
+    if (number >= split->items)
+        return false;
+    const pf_item item = pf_item_at(a, split->first + number, split->by_rows.value, split->channels,
+                                    split->channel_parts);
+    row->b = item.b;
+    row->h = item.h;
+    row->channel0 = item.channel0;
+    row->row = index - number * split->by_rows.value;
+    row->i = item.i0 + row->row;
+    row->parts = pf_parts_of(a, number);
+    return row->i < item.i1;
 }
 
-PF_DEVICE float split_stat(const pf_merge_kargs *a, const split_row *row, int part, int stat) {
-    const pf_karg_tensor *t = &a->lse_part[0];
-    return ((const PF_GLOBAL float *)
-                t->address)[pf_row_offset(t, split_batch(a, row, part), row->h, row->i) + stat];
+/* Where the row begins in a part. */
+PF_DEVICE pf_i64 split_offset(const pf_karg_tensor *t, const split_row *row, int part) {
+    return pf_row_offset(t, row->parts.first + part, 0, row->row);
 }
 
-/* The share of a part in the sum of exp(S - max); 0 where it keeps no key. */
-PF_DEVICE float split_weight(const pf_merge_kargs *a, const split_row *row, int part) {
-    const float max = split_stat(a, row, part, PF_PART_MAX);
-    return split_stat(a, row, part, PF_PART_SUM) * pf_exp2((max - row->max) * PF_LOG2E);
+/* 0 where it is not there. */
+PF_DEVICE float split_stat(const pf_karg_tensor *t, const split_row *row, int part, int stat) {
+    return t->address ? ((const PF_GLOBAL float *)t->address)[split_offset(t, row, part) + stat]
+                      : 0.f;
 }
 
-/* Lanes take the parts in turn. A NaN is in the sum of its part, if not in the maximum. */
-PF_DEVICE void split_row_join(const pf_merge_kargs *a, split_row *row) {
-    const pf_karg_tensor *tlse = &a->tlse_part[0];
-    float max = -PF_INFINITY, sum = 0.f, mean = 0.f;
-    for (int p = pf_lane(); p < a->splits; p += PF_LANES)
-        max = pf_max(max, split_stat(a, row, p, PF_PART_MAX));
-    max = pf_lane_max(max);
-    row->max = max == -PF_INFINITY ? 0.f : max;
-    for (int p = pf_lane(); p < a->splits; p += PF_LANES) {
-        const float weight = split_weight(a, row, p);
-        sum += weight;
-        if (tlse->address)
-            mean = pf_fma(weight, row_stat(tlse, split_batch(a, row, p), row->h, row->i), mean);
+PF_DEVICE void split_scale(split_sum *s, float max) {
+    const float offset = max == -PF_INFINITY ? 0.f : max; /* no key kept yet */
+    const float scale = pf_exp2((s->max - offset) * PF_LOG2E);
+    s->max = max;
+    s->sum *= scale;
+    s->mean *= scale;
+    PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
+        s->o[n] *= scale;
+        s->to[n] *= scale;
     }
-    sum = pf_lane_sum(sum);
-    row->inverse = sum == 0.f ? 0.f : 1.f / sum;
-    row->lse = sum == 0.f ? -PF_INFINITY : pf_fma(pf_log2(sum), PF_LN2, row->max);
-    row->tlse = pf_lane_sum(mean) * row->inverse;
 }
 
-PF_DEVICE void split_read(const pf_karg_tensor *t, int b, const split_row *row, int c, bool vectors,
-                          float *x) {
-    const pf_i64 at = pf_row_offset(t, b, row->h, row->i) + c;
-    if (vectors)
-        pf_read_vector(t->address, at, PF_KTYPE_F32, x);
-    else
-        x[0] = pf_read(t->address, at, PF_KTYPE_F32);
-}
-
-/* O and tO at the channels from c on, summed over this lane's parts. */
-PF_DEVICE void split_row_sum(const pf_merge_kargs *a, const split_row *row, int c, bool vectors,
-                             float *o, float *to) {
-    PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) o[n] = to[n] = 0.f;
-    for (int p = pf_lane() % MERGE_LANES; p < a->splits; p += MERGE_LANES) {
-        const int b = split_batch(a, row, p);
-        const float weight = split_weight(a, row, p) * row->inverse;
-        float x[PF_VECTOR] = {0.f}, tx[PF_VECTOR] = {0.f};
-        if (split_stat(a, row, p, PF_PART_SUM) == 0.f) /* it keeps no key */
-            continue;
-        split_read(&a->o_part[0], b, row, c, vectors, x);
-        if (a->to.address) {
-            const float tlse = row_stat(&a->tlse_part[0], b, row->h, row->i) - row->tlse;
-            split_read(&a->to_part[0], b, row, c, vectors, tx);
-            PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) to[n] =
-                pf_fma(weight, pf_fma(tlse, x[n], tx[n]), to[n]);
+/* Join every lanes-th part from `first` on. Several are read at once, in what would be the time of
+ * one. A NaN is in the sum of its part, if not in the maximum; one that keeps no key has sum 0, and
+ * anything may stand for its O. */
+PF_DEVICE void split_join(const pf_attention_kargs *a, const split_row *row, int first, int lanes,
+                          int c, split_sum *s) {
+    enum { AT_ONCE = 3 };
+    const pf_key_split *split = &a->split;
+    const int last = row->parts.count - 1;
+    for (; first <= last; first += AT_ONCE * lanes) {
+        float max[AT_ONCE], sum[AT_ONCE], tlse[AT_ONCE];
+        float x[AT_ONCE][PF_VECTOR] = {}, tx[AT_ONCE][PF_VECTOR] = {};
+        float most = s->max;
+        PF_UNROLL for (int n = 0; n < AT_ONCE; ++n) {
+            const int part = pf_min_int(first + n * lanes, last);
+            max[n] = split_stat(&split->lse, row, part, PF_PART_MAX);
+            sum[n] = split_stat(&split->lse, row, part, PF_PART_SUM);
+            sum[n] = first + n * lanes <= last ? sum[n] : 0.f;
+            tlse[n] = split_stat(&split->tlse, row, part, 0);
+            const pf_i64 at = split_offset(&split->o, row, part) + c;
+            if (split->o.address)
+                pf_read_vector(split->o.address, at, PF_KTYPE_F32, x[n]);
+            if (split->to.address)
+                pf_read_vector(split->to.address, at, PF_KTYPE_F32, tx[n]);
+            most = pf_max(most, max[n]);
         }
-        PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) o[n] = pf_fma(weight, x[n], o[n]);
-    }
-}
-
-/* Write a channel, by one of the lanes that share it. */
-PF_DEVICE void split_write(const pf_karg_tensor *t, int type, const split_row *row, int c, int turn,
-                           float value) {
-    if (t->address && pf_lane() % MERGE_LANES == turn % MERGE_LANES)
-        pf_write(t->address, pf_row_offset(t, row->b, row->h, row->i) + c * t->stride[3], type,
-                 value);
-}
-
-/* The parts of a forward whose keys were split, into its results: one group of lanes takes
- * PF_MERGE_CHANNELS channels of a row. */
-PF_KERNEL(pf_merge_splits, pf_merge_kargs) {
-    const pf_merge_kargs *a = PF_KERNEL_ARGS;
-    const bool channels = a->o_part[0].address && a->dim_v > 0;
-    const bool vectors = PF_VECTOR > 1 && a->dim_v % PF_VECTOR == 0;
-    const int chunks = channels ? PF_CEIL_DIV(a->dim_v, PF_MERGE_CHANNELS) : 1;
-    const int width = vectors ? PF_VECTOR : 1, step = PF_LANES / MERGE_LANES * width;
-    const pf_i64 index = ((pf_i64)pf_block() * pf_threads() + pf_thread()) / PF_LANES;
-    const pf_i64 row_index = index / chunks, bh = row_index / a->queries;
-    if (bh >= (pf_i64)a->batch * a->heads)
-        return;
-    split_row row;
-    row.b = (int)(bh / a->heads);
-    row.h = (int)(bh % a->heads);
-    row.i = (int)(row_index % a->queries);
-    split_row_join(a, &row);
-    const int c0 = (int)(index % chunks) * PF_MERGE_CHANNELS;
-    if (c0 == 0 && pf_lane() == 0) {
-        if (a->lse.address)
-            ((PF_GLOBAL float *)a->lse.address)[pf_row_offset(&a->lse, row.b, row.h, row.i)] =
-                row.lse;
-        if (a->tlse.address)
-            ((PF_GLOBAL float *)a->tlse.address)[pf_row_offset(&a->tlse, row.b, row.h, row.i)] =
-                row.tlse;
-    }
-    if (!channels)
-        return;
-    for (int first = c0; first < c0 + PF_MERGE_CHANNELS; first += step) {
-        const int c = first + pf_lane() / MERGE_LANES * width;
-        float o[PF_VECTOR], to[PF_VECTOR];
-        const bool inside = c < pf_min_int(a->dim_v, c0 + PF_MERGE_CHANNELS);
-        split_row_sum(a, &row, inside ? c : 0, vectors, o, to);
-        PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
-            const float sum = pf_lanes_sum(o[n], MERGE_LANES);
-            const float tsum = pf_lanes_sum(to[n], MERGE_LANES);
-            if (!inside || n >= width)
+        split_scale(s, most);
+        PF_UNROLL for (int n = 0; n < AT_ONCE; ++n) {
+            if (sum[n] == 0.f)
                 continue;
-            split_write(&a->o, a->o_type, &row, c + n, n, sum);
-            split_write(&a->to, a->to_type, &row, c + n, n, tsum);
+            const float weight = sum[n] * pf_exp2((max[n] - most) * PF_LOG2E);
+            s->sum += weight;
+            s->mean = pf_fma(weight, tlse[n], s->mean);
+            PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) {
+                s->o[i] = pf_fma(weight, x[n][i], s->o[i]);
+                s->to[i] = pf_fma(weight, pf_fma(tlse[n], x[n][i], tx[n][i]), s->to[i]);
+            }
         }
+    }
+}
+
+/* Sum what lanes have of the same channels. */
+PF_DEVICE void split_join_lanes(split_sum *s) {
+    split_scale(s, pf_lane_max(s->max));
+    s->sum = pf_lanes_sum(s->sum, MERGE_LANES);
+    s->mean = pf_lanes_sum(s->mean, MERGE_LANES);
+    PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
+        s->o[n] = pf_lanes_sum(s->o[n], MERGE_LANES);
+        s->to[n] = pf_lanes_sum(s->to[n], MERGE_LANES);
+    }
+}
+
+/* Write channels from c on, before `end`. */
+PF_DEVICE void split_write(const pf_karg_tensor *t, int type, const split_row *row, int c, int end,
+                           const float *x) {
+    const pf_i64 at = pf_row_offset(t, row->b, row->h, row->i) + c * t->stride[3];
+    if (!t->address)
+        return;
+    if (PF_VECTOR >= PF_OUT_RUN && c + PF_VECTOR <= end &&
+        pf_tensor_takes_vectors(t, type, PF_OUT_RUN * pf_type_bytes(type))) {
+        PF_UNROLL for (int n = 0; n < PF_VECTOR; n += PF_OUT_RUN)
+            pf_write_run(t->address, at + n, type, x + n);
+    } else
+        PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
+            if (c + n < end)
+                pf_write(t->address, at + n * t->stride[3], type, x[n]);
+        }
+}
+
+/* Divide by the sum, and write L, tL and channels from c on, before `end`. */
+PF_DEVICE void split_finish(const pf_attention_kargs *a, const split_row *row, int c, int end,
+                            split_sum *s) {
+    const float inverse = s->sum == 0.f ? 0.f : 1.f / s->sum, tlse = s->mean * inverse;
+    if (c == 0 && a->lse.address)
+        ((PF_GLOBAL float *)a->lse.address)[pf_row_offset(&a->lse, row->b, row->h, row->i)] =
+            s->sum == 0.f ? -PF_INFINITY : pf_fma(pf_log2(s->sum), PF_LN2, s->max);
+    if (c == 0 && a->tlse.address)
+        ((PF_GLOBAL float *)a->tlse.address)[pf_row_offset(&a->tlse, row->b, row->h, row->i)] =
+            tlse;
+    PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
+        s->o[n] *= inverse;
+        s->to[n] = pf_fma(-tlse, s->o[n], s->to[n] * inverse);
+    }
+    split_write(&a->o, a->o_type, row, c, end, s->o);
+    split_write(&a->to, a->to_type, row, c, end, s->to);
+}
+
+/* The parts of items that forward split by keys, into its results. A thread takes PF_MERGE_RUN
+ * channels of a row, or, where parts are many, a group of lanes PF_MERGE_CHANNELS. */
+PF_KERNEL(pf_merge_splits, pf_attention_kargs) {
+    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    const bool many = a->split.many_parts;
+    const int lanes = many ? MERGE_LANES : 1, run = many ? PF_MERGE_CHANNELS : PF_MERGE_RUN;
+    const int thread = pf_block() * pf_threads() + pf_thread();
+    const int chunks = PF_CEIL_DIV(a->split.channels, run),
+              index = many ? thread / PF_LANES : thread;
+    const int lane = many ? pf_lane() : 0;
+    split_row row;
+    if (!split_row_find(a, index / chunks, &row))
+        return;
+    const int begin = row.channel0 + index % chunks * run;
+    const int end = pf_min_int(a->dim_v, begin + run);
+    const int step = many ? PF_LANES / MERGE_LANES * PF_VECTOR : PF_VECTOR;
+    for (int first = begin; first < end || first == 0; first += step) {
+        const int c = first + lane / lanes * PF_VECTOR;
+        split_sum s = {-PF_INFINITY, 0.f, 0.f, {}, {}};
+        split_join(a, &row, lane % lanes, lanes, c < end ? c : 0, &s);
+        if (many)
+            split_join_lanes(&s);
+        if (lane % lanes == 0)
+            split_finish(a, &row, c, end, &s);
     }
 }

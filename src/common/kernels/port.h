@@ -117,6 +117,8 @@
  * nearest even; pf_write_run(address, index, type, x) stores PF_OUT_RUN floats as one vector of
  * f16, bf16 or f32 (e5m2 too).
  *
+ * ONE ROUND: PF_ONE_ROUND 1 for targets whose grids have a workgroup for each item of forward.
+ *
  * SKIPPING, for targets whose groups share matrix units; left out by not defining its macro:
  *     PF_GROUPS_SKIP 1    in forward a group issues no products for tiles of which it keeps
  * nothing; it owns rows [pf_group_begin(), pf_group_end()) of the workgroup's
