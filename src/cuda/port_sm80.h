@@ -17,6 +17,7 @@
 #define PF_OVERLAP 0
 #define PF_EXCHANGES 1
 #define PF_LAZY_MAX 0
+#define PF_ONE_ROUND 1
 #define PF_SCORE_STEP (PF_SCORE_COUNT < 8 ? PF_SCORE_COUNT : 8)
 #define pf_write_rows pf_write_fragment_rows
 #define PF_PRODUCER if (false)

@@ -296,7 +296,7 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
         const bias_kind kind = bias_kind_of(c.a);
         if (kind == BIAS_ONLY)
             forward_consume(&c, BIAS_ONLY);
-        else if (kind == BIAS_MASK)
+        else if (kind == BIAS_MASK && !PF_TANGENT)
             forward_consume(&c, BIAS_MASK);
         else
             forward_consume(&c, BIAS_ANY);
