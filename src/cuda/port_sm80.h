@@ -17,7 +17,9 @@
 #define PF_OVERLAP 0
 #define PF_EXCHANGES 1
 #define PF_LAZY_MAX 0
-#define PF_ONE_ROUND 1
+/* A workgroup has one item. For f32 at 128 channels ptxas spills without the loop that others do
+ * without. */
+#define PF_ONE_ROUND (PF_ELEMENT != PF_KTYPE_F32 || PF_HEAD_DIM != 128)
 #define PF_SCORE_STEP (PF_SCORE_COUNT < 8 ? PF_SCORE_COUNT : 8)
 #define pf_write_rows pf_write_fragment_rows
 #define PF_PRODUCER if (false)
