@@ -200,16 +200,15 @@ static void fill_split(const pf_plan *plan, unsigned long long workspace,
     if (plan->split.items == 0) {
         return;
     }
-    const int tile = plan->tuning->owned_tile;
     split->items = plan->split.items;
     split->first = (int)plan->split.whole;
     split->by_tiles = pf_divisor_of(plan->split.tiles);
     split->by_length = pf_divisor_of(plan->split.length);
-    split->by_rows = pf_divisor_of(args->queries < tile ? args->queries : tile);
+    split->by_rows = pf_divisor_of(plan->split.rows);
     split->channels = plan->tuning->out_dim;
     split->channel_parts = plan->tuning->head_dim / plan->tuning->out_dim;
     split->many_parts = plan->split.many_parts;
-    const int64_t rows = split->by_rows.value, channels = scratch->o_channels;
+    const int64_t rows = plan->split.rows, channels = scratch->o_channels;
     split->o = contiguous(scratch_address(workspace, scratch->split_o), 1, rows, channels);
     split->to = contiguous(scratch_address(workspace, scratch->split_to), 1, rows, channels);
     split->lse = contiguous(scratch_address(workspace, scratch->split_lse), 1, rows, PF_PARTS);

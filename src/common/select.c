@@ -458,6 +458,11 @@ static int64_t resident_blocks(const pf_capabilities *c, const pf_tuning *t) {
     return (int64_t)c->compute_units * (by_waves > t->min_blocks ? by_waves : t->min_blocks);
 }
 
+/* Likewise clusters. */
+static int64_t resident_clusters(const pf_capabilities *c, const pf_tuning *t) {
+    return resident_blocks(c, t) / PF_CLUSTER_OF(t->persistent);
+}
+
 /* A tuned kernel over `work` items, for which it needs at least so many workgroups or clusters. */
 static void add_tuned_for(builder *b, pf_step_kind kind, const kernel *k, int64_t work,
                           int64_t least) {
@@ -468,7 +473,7 @@ static void add_tuned_for(builder *b, pf_step_kind kind, const kernel *k, int64_
     if (blocks == 0 || b->too_large) {
         return;
     }
-    int64_t resident = resident_blocks(b->c, t) / cluster * cluster;
+    int64_t resident = resident_clusters(b->c, t) * cluster;
     if (t->persistent && step->grid > resident) {
         step->grid = (int)resident;
     }
@@ -516,10 +521,6 @@ static int64_t kept_keys(const pf_problem *problem) {
     return end > 0 ? end : 0;
 }
 
-static int64_t part_rows(const pf_problem *problem, const pf_tuning *t) {
-    return problem->queries < t->owned_tile ? problem->queries : t->owned_tile;
-}
-
 /* Workgroups that have a range of the keys of split items. */
 static int64_t split_ranges(const pf_split_plan *split) {
     return split->items > 0 ? ceil_div((int64_t)split->items * split->tiles, split->length) : 0;
@@ -538,10 +539,8 @@ static pf_split_plan split_keys(const pf_capabilities *c, const pf_problem *prob
     int64_t resident = resident_blocks(c, t);
     int64_t tiles = ceil_div(kept_keys(problem), t->cross_tile);
     int64_t items = work % resident;
-    if (work > resident && (!t->persistent || problem->causal)) {
-        return none;
-    }
-    if (items == 0) {
+    int64_t rows = problem->queries < t->owned_tile ? problem->queries : t->owned_tile;
+    if (items == 0 || (work > resident && (!t->persistent || problem->causal))) {
         return none;
     }
     /* With tiles of one item alone a workgroup begins and ends once, and where grids are not
@@ -551,7 +550,7 @@ static pf_split_plan split_keys(const pf_capabilities *c, const pf_problem *prob
     alone = alone > LEAST_TILES ? alone : LEAST_TILES;
     bool crosses = t->persistent && (alone - length) * t->cross_tile > BEGIN_AND_END;
     length = crosses ? length : alone;
-    int64_t cost = BEGIN_AND_END + MERGE + MERGE_ROW * part_rows(problem, t);
+    int64_t cost = BEGIN_AND_END + MERGE + MERGE_ROW * rows;
     int64_t saved = tiles - length;
     if (items * tiles > SPLIT_LIMIT || saved * t->cross_tile <= cost ||
         saved * LEAST_PART < tiles) {
@@ -564,6 +563,7 @@ static pf_split_plan split_keys(const pf_capabilities *c, const pf_problem *prob
                            .whole = work - items,
                            .tiles = (int)tiles,
                            .length = (int)length,
+                           .rows = (int)rows,
                            .many_parts = ceil_div(tiles - 1, length) + 1 > PF_MERGE_FEW};
 }
 
@@ -572,9 +572,9 @@ static int64_t count_parts(const pf_split_plan *split) {
     return split->items > 0 ? split_ranges(split) + split->items - 1 : 0;
 }
 
-static void add_merge_splits(builder *b, const pf_problem *problem, const kernel *passes) {
+static void add_merge_splits(builder *b, const kernel *passes) {
     const pf_split_plan *split = &b->plan->split;
-    int64_t rows = split->items * part_rows(problem, b->plan->tuning);
+    int64_t rows = (int64_t)split->items * split->rows;
     int64_t channels = b->plan->tuning->out_dim;
     int64_t blocks = split->many_parts
                          ? row_blocks(b, rows * ceil_div(channels, PF_MERGE_CHANNELS))
@@ -600,7 +600,7 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
     b->plan->narrowed = forward.widened && split.whole > 0 && pf_needs_narrowing(problem);
     status = lay_out(b, problem,
                      &(pf_scratch_needs){.split_parts = (int)count_parts(&split),
-                                         .split_rows = (int)part_rows(problem, t),
+                                         .split_rows = split.rows,
                                          .widened = forward.widened,
                                          .narrowed = b->plan->narrowed});
     if (status != PFATTN_SUCCESS) {
@@ -614,7 +614,7 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
                  key_live_blocks(&b->plan->scratch));
     }
     add_tuned_for(b, PF_STEP_MAIN, &forward, split.whole, split_ranges(&split));
-    add_merge_splits(b, problem, &passes);
+    add_merge_splits(b, &passes);
     if (b->plan->narrowed) {
         int64_t rows = problem->batch * problem->heads * problem->queries;
         add_pass(b, PF_STEP_NARROW, &passes, PF_ENTRY_NARROW, ceil_div(rows, PF_WIDEN_ROWS));
@@ -702,11 +702,6 @@ static pfattn_status choose_backward(builder *b, const pf_problem *problem, back
     return status;
 }
 
-/* Clusters that the device runs at once. */
-static int64_t resident_clusters(const pf_capabilities *c, const pf_tuning *t) {
-    return resident_blocks(c, t) / PF_CLUSTER_OF(t->persistent);
-}
-
 /* The items of a last round that leaves clusters idle, where dividing these among all saves a
  * cluster some tiles of queries: parts cost as much as about four. Causal items, which differ in
  * length, fill their rounds; where determinism is asked for, items have an order. */
@@ -738,7 +733,7 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
         cluster = PF_CLUSTER_OF(t->persistent);
         work = problem->batch * problem->kv_heads *
                ceil_div(problem->keys, t->owned_tile * cluster) * (t->head_dim / t->out_dim);
-        b->plan->divided = work > 0 ? divided_items(b->c, problem, t, work) : 0;
+        b->plan->divided = divided_items(b->c, problem, t, work);
     }
     int64_t sharing = b->plan->divided > 0 ? resident_clusters(b->c, t) * cluster : 0;
     pf_scratch_needs needs = {

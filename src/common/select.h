@@ -78,6 +78,7 @@ typedef struct pf_split_plan {
     int items;         /* how many, 0 for none */
     int64_t whole;     /* those before them, which are not split */
     int tiles, length; /* tiles of keys: of an item, of a workgroup's range */
+    int rows;          /* queries of an item */
     bool many_parts;   /* of an item, for the merge */
 } pf_split_plan;
 

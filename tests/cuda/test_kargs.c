@@ -370,10 +370,11 @@ static void split_arguments(void **state) {
     pfattn_attention a = test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, small);
     pf_problem problem = test_problem(PF_FORWARD_JVP, &a);
     const pf_tuning tuning = {.owned_tile = 2, .out_dim = 32, .head_dim = 64};
-    pf_plan plan = {.tuning = &tuning,
-                    .split = {.items = 4, .whole = 20, .tiles = 9, .length = 5, .many_parts = true},
-                    .step_count = 1,
-                    .step[0] = {.kind = PF_STEP_MAIN, .grid = 10, .work_count = 20}};
+    pf_plan plan = {
+        .tuning = &tuning,
+        .split = {.items = 4, .whole = 20, .tiles = 9, .length = 5, .rows = 2, .many_parts = true},
+        .step_count = 1,
+        .step[0] = {.kind = PF_STEP_MAIN, .grid = 10, .work_count = 20}};
     assert_true(pf_scratch_layout(&problem, &(pf_scratch_needs){.split_parts = 11, .split_rows = 2},
                                   &plan.scratch));
     pf_attention_kargs k;

@@ -9,10 +9,6 @@
 #include "kargs_fill.h"
 #include "work_list.h"
 
-bool work_part(const pf_attention_kargs *args, int cluster, int n, int *item, int *tile0,
-               int *tile1);
-int work_share_of(const pf_attention_kargs *args, int tile);
-
 typedef struct work_case {
     int heads, tiles, blocks;
     bool causal;

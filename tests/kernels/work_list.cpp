@@ -35,9 +35,6 @@ bool work_find(const pf_attention_kargs *args, int blocks, int block, int round,
     return true;
 }
 
-extern "C" bool work_part(const pf_attention_kargs *args, int cluster, int n, int *item, int *tile0,
-                          int *tile1);
-
 bool work_part(const pf_attention_kargs *args, int cluster, int n, int *item, int *tile0,
                int *tile1) {
     const pf_work_part part = pf_work_part_of(&args->division, cluster, n);
@@ -46,8 +43,6 @@ bool work_part(const pf_attention_kargs *args, int cluster, int n, int *item, in
     *tile1 = part.tile1;
     return part.tile0 < part.tile1;
 }
-
-extern "C" int work_share_of(const pf_attention_kargs *args, int tile);
 
 int work_share_of(const pf_attention_kargs *args, int tile) {
     return pf_share_of(&args->division, tile);

@@ -32,8 +32,7 @@ PF_DEVICE forward_work forward_work_of(const pf_attention_kargs *a, const pf_pie
 }
 
 /* The end of its queries, worked out anew, since registers are few. Tiles are full but for the
- * first.
- */
+ * first. */
 PF_DEVICE int forward_end(const pf_attention_kargs *a, const forward_work *w) {
     return w->i0 > 0 ? w->i0 + PF_OWNED_TILE : a->queries - (a->by_tiles.value - 1) * PF_OWNED_TILE;
 }
