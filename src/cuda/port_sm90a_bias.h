@@ -135,12 +135,13 @@ PF_DEVICE void pf_bias_hold(pf_bias_reader *r) {
 
 /* Elements e, ..., e + 7 of the fragment. */
 PF_DEVICE void pf_bias_read(pf_bias_reader *r, int e, float x[PF_BIAS_RUN]) {
-    pf_u32 read[4];
-    if (!r->held) {
-        pf_bias_pairs(r, e, read);
-        pf_bias_lowest(r, read);
+    pf_u32 pairs[4];
+    if (r->held) {
+        PF_UNROLL for (int i = 0; i < 4; ++i) pairs[i] = r->pairs[e / 2 + i];
+    } else {
+        pf_bias_pairs(r, e, pairs);
+        pf_bias_lowest(r, pairs);
     }
-    const pf_u32 *pairs = r->held ? r->pairs + e / 2 : read;
     PF_UNROLL for (int i = 0; i < 4; ++i) {
         if (pf_bf16_elements) {
             x[2 * i] = __uint_as_float(pairs[i] << 16);
