@@ -132,9 +132,11 @@ typedef struct pf_attention_kargs {
 
     int batch, heads, kv_heads, group; /* group = heads / kv_heads */
     int queries, keys, dim_qk, dim_v;
-    /* Heads, the group and tiles of those whose tiles workgroups own: of queries in forward, of
-     * keys in backward, where those of a cluster count as one. */
-    pf_divisor by_heads, by_group, by_tiles;
+    /* The heads of a batch follow each other in the list of work, or the batches of a head. These
+     * are the inner of the two, the group, and tiles of those whose tiles workgroups own: of
+     * queries in forward, of keys in backward, where those of a cluster count as one. */
+    int batches_inner;
+    pf_divisor by_inner, by_group, by_tiles;
     int pairs; /* 2 where piecewise */
     /* Pair p keeps query i and key j where window_low[p] <= i - j < window_high[p]. */
     int window_low[2], window_high[2];

@@ -109,6 +109,20 @@ pf_divisor pf_divisor_of(int value) {
     return by;
 }
 
+/* Do bias and mask vary with heads and not with batches? Then batches that follow each other find
+ * them in the cache. */
+static bool shares_batches(const pf_attention_kargs *args) {
+    const pf_karg_tensor *all[] = {&args->bias, &args->tbias, &args->mask};
+    bool by_head = false;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i]->address != 0 && all[i]->stride[0] != 0) {
+            return false;
+        }
+        by_head = by_head || (all[i]->address != 0 && all[i]->stride[1] != 0);
+    }
+    return by_head;
+}
+
 static void fill_divisors(const pf_problem *problem, const pf_plan *plan,
                           pf_attention_kargs *args) {
     const pf_tuning *tuning = plan->tuning;
@@ -118,7 +132,9 @@ static void fill_divisors(const pf_problem *problem, const pf_plan *plan,
     }
     int tile = tuning->owned_tile * PF_CLUSTER_OF(tuning->persistent);
     int rows = backward ? args->keys : args->queries;
-    args->by_heads = pf_divisor_of(backward ? args->kv_heads : args->heads);
+    int heads = backward ? args->kv_heads : args->heads;
+    args->batches_inner = shares_batches(args);
+    args->by_inner = pf_divisor_of(args->batches_inner ? args->batch : heads);
     args->by_group = pf_divisor_of(args->group);
     args->by_tiles = pf_divisor_of((rows + tile - 1) / tile);
 }
@@ -294,9 +310,9 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
                    pf_attention_kargs *args) {
     memset(args, 0, sizeof *args);
     fill_sizes(problem, args);
-    fill_divisors(problem, plan, args);
     fill_windows(problem, args);
     fill_inputs(problem, args);
+    fill_divisors(problem, plan, args);
     if (pf_is_backward(problem)) {
         fill_gradients(problem, plan, args);
     }

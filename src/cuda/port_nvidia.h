@@ -7,6 +7,7 @@
  *
  * The port header that includes this one has defined
  *     PF_FIRST_CONSUMER    threads before the first that computes
+ *     PF_OUT_STEP          of port.h
  *     PF_KERNEL_TAIL       parameters of a kernel after its arguments, with their leading comma */
 #ifndef PF_PORT_NVIDIA_H
 #define PF_PORT_NVIDIA_H
@@ -270,7 +271,7 @@ PF_DEVICE void pf_write_run(pf_u64 address, pf_i64 index, int type, const float 
     const float a = x[0], b = x[1];
     if (type == PF_KTYPE_F32)
         *(float2 *)((float *)address + index) = make_float2(a, b);
-    else if (type == PF_KTYPE_E5M2)
+    else if (PF_SEES_E5M2 && type == PF_KTYPE_E5M2)
         *(unsigned short *)((unsigned char *)address + index) =
             (unsigned short)(pf_f32_to_e5m2_bits(a) | (unsigned short)pf_f32_to_e5m2_bits(b) << 8);
     else
@@ -342,13 +343,28 @@ PF_DEVICE void pf_write_fragment_row(const float *x, int width, int s, pf_u64 ad
     }
 }
 
-/* pf_write_rows from the registers alone. */
-PF_DEVICE void pf_write_fragment_rows(const pf_out *out, pf_u64 address, pf_i64 index,
+PF_DEVICE void pf_write_fragment_part(const float *x, int width, pf_u64 address, pf_i64 index,
                                       pf_i64 stride, int rows, int channels, int type) {
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
         const int row = pf_slot_owned(s);
-        pf_write_fragment_row(out->x, PF_OUT_DIM, s, address, index + row * stride,
-                              row < rows ? channels : 0, type);
+        pf_write_fragment_row(x, width, s, address, index + row * stride, row < rows ? channels : 0,
+                              type);
+    }
+}
+
+/* pf_write_rows from the registers alone. */
+PF_DEVICE void pf_write_fragment_rows(const pf_out *out, pf_u64 address, pf_i64 index,
+                                      pf_i64 stride, int rows, int channels, int type) {
+    if (PF_OUT_STEP == PF_OUT_COUNT || pf_f32_elements || type != PF_KTYPE_F32) {
+        pf_write_fragment_part(out->x, PF_OUT_DIM, address, index, stride, rows, channels, type);
+        return;
+    }
+    pf_out turned = *out;
+    PF_ROLLED for (int c = 0; c < PF_OUT_DIM; c += 2 * PF_OUT_STEP) {
+        pf_write_fragment_part(turned.x, 2 * PF_OUT_STEP, address, index + c, stride, rows,
+                               channels - c, type);
+        PF_UNROLL for (int u = PF_OUT_STEP; u < PF_OUT_COUNT; ++u) turned.x[u - PF_OUT_STEP] =
+            turned.x[u];
     }
 }
 

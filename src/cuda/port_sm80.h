@@ -21,6 +21,7 @@
  * without. */
 #define PF_ONE_ROUND (PF_ELEMENT != PF_KTYPE_F32 || PF_HEAD_DIM != 128)
 #define PF_SCORE_STEP (PF_SCORE_COUNT < 8 ? PF_SCORE_COUNT : 8)
+#define PF_OUT_STEP 16
 #define pf_write_rows pf_write_fragment_rows
 #define PF_PRODUCER if (false)
 #define PF_CONSUMER
@@ -209,21 +210,19 @@ template <int row_bytes> PF_DEVICE int pf_chunk_byte(int n) {
                      : (int)threadIdx.x + n % (chunks / pf_compute_threads) * pf_compute_threads);
 }
 
-/* 16 bytes to shared memory, of which the first `left`, if it is fewer and if any, are read and the
- * others zero. Where `whole` it is a multiple of 16. */
-template <bool whole> PF_DEVICE void pf_copy_async(pf_u32 to, const void *from, int left) {
-    if (whole)
-        asm volatile("{\n.reg .pred none;\n"
-                     "setp.le.s32 none, %2, 0;\n"
-                     "cp.async.cg.shared.global [%0], [%1], 16, none;\n}" ::"r"(to),
-                     "l"(from), "r"(left)
-                     : "memory");
-    else
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                     "r"(left <= 0   ? 0
-                         : left < 16 ? left
-                                     : 16)
-                     : "memory");
+/* 16 bytes to shared memory, zeros where nothing is `left`. */
+PF_DEVICE void pf_copy_async(pf_u32 to, const void *from, int left) {
+    asm volatile("{\n.reg .pred none;\n"
+                 "setp.le.s32 none, %2, 0;\n"
+                 "cp.async.cg.shared.global [%0], [%1], 16, none;\n}" ::"r"(to),
+                 "l"(from), "r"(left)
+                 : "memory");
+}
+
+/* The same of the first bytes, at most 16, and zeros after them. */
+PF_DEVICE void pf_copy_async_part(pf_u32 to, const void *from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                 : "memory");
 }
 
 PF_DEVICE void pf_store_chunk(pf_u32 to, const pf_u32 *x) {
@@ -232,9 +231,9 @@ PF_DEVICE void pf_store_chunk(pf_u32 to, const pf_u32 *x) {
                  : "memory");
 }
 
-/* Rows aligned for 16-byte copies. Eight threads have 128 bytes of a row, and each goes through all
- * blocks of the tile that way, so that places in them differ by constants. */
-template <int rows, int row_bytes, bool whole>
+/* Rows of 16-byte copies. Eight threads have 128 bytes of a row, and each goes through all blocks
+ * of the tile that way, so that places in them differ by constants. */
+template <int rows, int row_bytes>
 PF_DEVICE void pf_load_vectors(pf_u32 tile, const pf_load *load) {
     constexpr int at_once = pf_compute_threads / 8, width = pf_width<row_bytes>;
     constexpr int count = rows > at_once ? rows / at_once : 1; /* rows of a thread */
@@ -249,13 +248,12 @@ PF_DEVICE void pf_load_vectors(pf_u32 tile, const pf_load *load) {
     PF_UNROLL for (int n = 0; n < count; ++n) { /* all are looked up before the first is needed */
         const int row = load->row0 + row0 + n * at_once;
         left[n] = pf_load_has_row(load, row) ? load->channels * pf_element_bytes - byte : 0;
-        from[n] = load->base + (left[n] > 0 ? row * load->row_stride + byte : 0);
+        from[n] = load->base + row * load->row_stride + byte;
     }
     PF_UNROLL for (int n = 0; n < count; ++n) {
         const pf_u32 to = tile + pf_tile_offset<rows, row_bytes>(row0 + n * at_once, byte);
-#pragma unroll(whole ? row_bytes : 1)
-        for (int at = 0; at < row_bytes; at += step * width) {
-            pf_copy_async<whole>(to + at * rows, from[n] + at, left[n] - at);
+        PF_UNROLL for (int at = 0; at < row_bytes; at += step * width) {
+            pf_copy_async(to + at * rows, from[n] + at, left[n] - at);
         }
     }
 }
@@ -269,9 +267,10 @@ PF_DEVICE pf_u32 pf_load_element(const unsigned char *at) {
     return *(const unsigned short *)at;
 }
 
-/* Any strides, element by element; e5m2 rows that allow it by 8 bytes. */
+/* Any strides and channels: by 16 bytes where rows are aligned for that, e5m2 by 8, else element by
+ * element. */
 template <int rows, int row_bytes>
-PF_DEVICE void pf_load_elements(pf_u32 tile, const pf_load *load, bool vector) {
+PF_DEVICE void pf_load_chunks(pf_u32 tile, const pf_load *load, bool vector) {
     constexpr int count = rows * row_bytes / 16 / pf_compute_threads;
     constexpr int elements = 16 / pf_staged_bytes, per_word = 4 / pf_staged_bytes;
     PF_ROLLED for (int n = 0; n < count; ++n) {
@@ -280,8 +279,13 @@ PF_DEVICE void pf_load_elements(pf_u32 tile, const pf_load *load, bool vector) {
         const int left = pf_load_has_row(load, load->row0 + row) ? load->channels - channel : 0;
         const unsigned char *at =
             load->base + (load->row0 + row) * load->row_stride + channel * load->channel_stride;
+        const pf_u32 to = tile + pf_tile_offset<rows, row_bytes>(row, byte);
+        if (vector && !pf_e5m2_elements) {
+            pf_copy_async_part(to, at, max(min(left, elements), 0) * pf_element_bytes);
+            continue;
+        }
         pf_u32 x[4] = {0, 0, 0, 0};
-        if (pf_e5m2_elements && vector && left >= elements) {
+        if (vector && left >= elements) {
             const uint2 bytes = *(const uint2 *)at;
             const uint2 low = pf_widen_e5m2(bytes.x), high = pf_widen_e5m2(bytes.y);
             x[0] = low.x, x[1] = low.y, x[2] = high.x, x[3] = high.y;
@@ -292,7 +296,7 @@ PF_DEVICE void pf_load_elements(pf_u32 tile, const pf_load *load, bool vector) {
                                        << (u % per_word * 16);
             }
         }
-        pf_store_chunk(tile + pf_tile_offset<rows, row_bytes>(row, byte), x);
+        pf_store_chunk(to, x);
     }
 }
 
@@ -305,11 +309,9 @@ PF_DEVICE void pf_load_tile(const void *tile, const pf_source *source, int opera
     const bool vector = load.channels > 0 && load.channel_stride == pf_element_bytes &&
                         (((pf_i64)load.base | load.row_stride) & (vector_bytes - 1)) == 0;
     if (vector && !pf_e5m2_elements && load.channels * pf_element_bytes % 16 == 0)
-        pf_load_vectors<rows, row_bytes, true>(pf_shared_address(tile), &load);
-    else if (vector && !pf_e5m2_elements)
-        pf_load_vectors<rows, row_bytes, false>(pf_shared_address(tile), &load);
+        pf_load_vectors<rows, row_bytes>(pf_shared_address(tile), &load);
     else
-        pf_load_elements<rows, row_bytes>(pf_shared_address(tile), &load, vector);
+        pf_load_chunks<rows, row_bytes>(pf_shared_address(tile), &load, vector);
 }
 
 PF_DEVICE void pf_owned_load(pf_owned_tile *tile, const pf_source *source, int operand,
@@ -337,8 +339,8 @@ PF_DEVICE void pf_owned_take(pf_owned *owned, const pf_owned_tile *tile, const p
 
 PF_DEVICE void pf_stats_load(float *to, pf_u64 address, pf_ring *, pf_ring_pos *) {
     if (threadIdx.x < PF_CROSS_TILE / 4)
-        pf_copy_async<true>(pf_shared_address(to + 4 * threadIdx.x),
-                            (const float *)address + 4 * threadIdx.x, 16);
+        pf_copy_async(pf_shared_address(to + 4 * threadIdx.x),
+                      (const float *)address + 4 * threadIdx.x, 16);
 }
 
 /* Matrix instructions. */

@@ -31,6 +31,7 @@
 #define PF_FORWARD_PAIRED (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 256)
 #define PF_PAIRED (PF_FORWARD_PAIRED || PF_BACKWARD_PAIRED)
 #define PF_KEEP(x) asm volatile("" : "+r"(x))
+#define PF_OUT_STEP (PF_GENERAL ? 16 : PF_OUT_COUNT)
 #define PF_SCORE_STEP 8 /* where scores are looked up one by one it is not for speed */
 
 #include "port_nvidia.h"

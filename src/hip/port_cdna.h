@@ -170,7 +170,7 @@ PF_DEVICE void pf_read_vector(unsigned long long address, pf_i64 index, int type
 PF_DEVICE void pf_write_run(unsigned long long address, pf_i64 index, int type, const float *x) {
     if (type == PF_KTYPE_F32) {
         *(PF_GLOBAL cdna_float4 *)(address + 4 * index) = (cdna_float4){x[0], x[1], x[2], x[3]};
-    } else if (type == PF_KTYPE_E5M2) {
+    } else if (PF_SEES_E5M2 && type == PF_KTYPE_E5M2) {
         unsigned bytes = 0;
         PF_UNROLL for (int u = 0; u < 4; ++u) bytes |= (unsigned)pf_f32_to_e5m2_bits(x[u]) << 8 * u;
         *(PF_GLOBAL unsigned *)(address + index) = bytes;

@@ -487,20 +487,59 @@ static void work_divisors(void **state) {
         assert_true(pf_scratch_layout(&problem, &needs, &plan.scratch));
         pf_attention_kargs k;
         pf_kargs_fill(&problem, &plan, 0, &k);
-        assert_int_equal(k.by_heads.value, cases[i].heads);
+        assert_false(k.batches_inner);
+        assert_int_equal(k.by_inner.value, cases[i].heads);
         assert_int_equal(k.by_group.value, 2);
         assert_int_equal(k.by_tiles.value, cases[i].tiles);
     }
 }
 
+/* Batches follow each other in the list of work where bias and mask vary with heads but with no
+ * batch, heads where something varies with batches or nothing with heads. */
+static void batches_that_share_a_bias(void **state) {
+    (void)state;
+    static const struct {
+        int bias[2], mask[2]; /* extents of batches and heads; 0 for none */
+        bool inner;
+    } cases[] = {
+        {{0, 0}, {0, 0}, false}, {{1, 4}, {0, 0}, true},  {{0, 0}, {1, 4}, true},
+        {{1, 4}, {1, 1}, true},  {{1, 4}, {3, 1}, false}, {{3, 4}, {1, 4}, false},
+        {{1, 1}, {1, 1}, false}, {{1, 1}, {1, 4}, true},
+    };
+    const test_shape shape = {3, 4, 2, 5, 7, 16, 24};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, shape);
+        if (cases[i].bias[0] > 0) {
+            test_add_bias(&a, PFATTN_DTYPE_F16, cases[i].bias[0], cases[i].bias[1], 5, 7);
+        }
+        if (cases[i].mask[0] > 0) {
+            test_add_mask(&a, cases[i].mask[0], cases[i].mask[1], 5, 7);
+        }
+        pf_problem problem = test_problem(PF_FORWARD, &a);
+        const pf_tuning tuning = {.owned_tile = 2};
+        const pf_plan plan = {.tuning = &tuning};
+        pf_attention_kargs k;
+        pf_kargs_fill(&problem, &plan, 0, &k);
+        assert_int_equal(k.batches_inner, cases[i].inner);
+        assert_int_equal(k.by_inner.value, cases[i].inner ? 3 : 4);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_by_hand),  cmocka_unit_test(windows_of_all_diagonals),
-        cmocka_unit_test(default_diagonal), cmocka_unit_test(forward_operands),
-        cmocka_unit_test(gradients),        cmocka_unit_test(scratch_addresses),
-        cmocka_unit_test(key_live_strides), cmocka_unit_test(operand_rows),
-        cmocka_unit_test(merge_arguments),  cmocka_unit_test(split_arguments),
-        cmocka_unit_test(narrow_arguments), cmocka_unit_test(divisors),
+        cmocka_unit_test(windows_by_hand),
+        cmocka_unit_test(windows_of_all_diagonals),
+        cmocka_unit_test(default_diagonal),
+        cmocka_unit_test(forward_operands),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(scratch_addresses),
+        cmocka_unit_test(batches_that_share_a_bias),
+        cmocka_unit_test(key_live_strides),
+        cmocka_unit_test(operand_rows),
+        cmocka_unit_test(merge_arguments),
+        cmocka_unit_test(split_arguments),
+        cmocka_unit_test(narrow_arguments),
+        cmocka_unit_test(divisors),
         cmocka_unit_test(work_divisors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

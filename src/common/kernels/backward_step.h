@@ -94,8 +94,8 @@ PF_DEVICE void backward_store_dbias(const backward_context *c, const pf_scores *
 /* Does this workgroup store dbias? Those of the further channels see the same dS. */
 PF_DEVICE bool backward_stores_dbias(const backward_context *c) {
     const pf_attention_kargs *a = c->a;
-    return PF_GENERAL && a->dbias.address && c->w.channel0 == 0 && a->dbias_full[0] &&
-           a->dbias_full[1] && a->dbias_full[2] && a->dbias_full[3];
+    return PF_GENERAL && c->bias.kind != BIAS_MASK && a->dbias.address && c->w.channel0 == 0 &&
+           a->dbias_full[0] && a->dbias_full[1] && a->dbias_full[2] && a->dbias_full[3];
 }
 
 /* Does it leave by tiles? */

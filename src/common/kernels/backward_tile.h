@@ -55,7 +55,7 @@ typedef struct backward_work {
 PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index, bool alone) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM, tiles = a->by_tiles.value;
     const pf_work_place place = pf_work_place_of(a, index, alone);
-    const int bh = place.head / parts;
+    const pf_batch_head bh = pf_batch_head_of(a, place.head / parts);
     backward_work w;
     int tile = place.rank;
     w.descends = a->deterministic && place.head % 2;
@@ -64,8 +64,8 @@ PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index,
         tile = w.descends ? tile : tiles - 1 - tile;
     }
     w.channel0 = place.head % parts * PF_OUT_DIM;
-    w.b = pf_quotient(bh, &a->by_heads);
-    w.hk = bh - w.b * a->kv_heads;
+    w.b = bh.b;
+    w.hk = bh.h;
     w.j0 = tile * PF_CLUSTER_KEYS + pf_cluster_place() * PF_OWNED_TILE;
     w.j1 = pf_min_int(w.j0 + PF_OWNED_TILE, a->keys);
     w.tile0 = 0;

@@ -105,14 +105,14 @@ PF_DEVICE int pf_max_int(int a, int b) {
 }
 
 PF_DEVICE int pf_type_bytes(int type) {
-    return type == PF_KTYPE_F32 ? 4 : type == PF_KTYPE_E5M2 ? 1 : 2;
+    return type == PF_KTYPE_F32 ? 4 : PF_SEES_E5M2 && type == PF_KTYPE_E5M2 ? 1 : 2;
 }
 
 /* Element `index` of a global array of a type known at run time. */
 PF_DEVICE float pf_read(unsigned long long address, pf_i64 index, int type) {
     if (type == PF_KTYPE_F32)
         return ((const PF_GLOBAL float *)address)[index];
-    if (type == PF_KTYPE_E5M2)
+    if (PF_SEES_E5M2 && type == PF_KTYPE_E5M2)
         return pf_f16_bits_to_f32(
             (unsigned short)(((const PF_GLOBAL unsigned char *)address)[index] << 8));
     const unsigned short bits = ((const PF_GLOBAL unsigned short *)address)[index];
@@ -122,7 +122,7 @@ PF_DEVICE float pf_read(unsigned long long address, pf_i64 index, int type) {
 PF_DEVICE void pf_write(unsigned long long address, pf_i64 index, int type, float value) {
     if (type == PF_KTYPE_F32)
         ((PF_GLOBAL float *)address)[index] = value;
-    else if (type == PF_KTYPE_E5M2)
+    else if (PF_SEES_E5M2 && type == PF_KTYPE_E5M2)
         ((PF_GLOBAL unsigned char *)address)[index] = pf_f32_to_e5m2_bits(value);
     else
         ((PF_GLOBAL unsigned short *)address)[index] =

@@ -65,12 +65,12 @@ PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
 PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
     const pf_attention_kargs *a = c->a;
     forward_normalize(c, f);
-    forward_store_out(c, &a->o, a->o_type, &a->split.o, &f->o[0]);
-    if (PF_TANGENT && a->to.address) {
+    if (PF_TANGENT)
         PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) f->o[PF_T].x[e] =
             pf_fma(-f->mean[pf_out_slot(e)], f->o[0].x[e], f->o[PF_T].x[e]);
+    forward_store_out(c, &a->o, a->o_type, &a->split.o, &f->o[0]);
+    if (PF_TANGENT)
         forward_store_out(c, &a->to, a->to_type, &a->split.to, &f->o[PF_T]);
-    }
 }
 
 PF_DEVICE void forward_take_q(forward_context *c, forward_state *f, const key_walk *walk) {

@@ -12,6 +12,11 @@
     ((void)(out), (void)(index))
 #endif
 
+/* Targets that store an output in one piece, since most of their outputs go that way. */
+#ifndef PF_OUT_STEP
+#define PF_OUT_STEP PF_OUT_COUNT
+#endif
+
 /* Where a workgroup's output fragment goes: rows [row0, rows) and channels [channel0, channels) of
  * (b, h). */
 typedef struct pf_out_place {
@@ -26,6 +31,14 @@ PF_DEVICE void pf_out_store_element(const pf_out_place *at, int e, float value) 
                  at->type, value);
 }
 
+/* Bring the elements from `step` on to the front. */
+PF_DEVICE void pf_out_turn(pf_out *out, int step) {
+    PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; ++e) {
+        if (e + step < PF_OUT_COUNT)
+            out->x[e] = out->x[e + step];
+    }
+}
+
 /* Element by element. A fragment is indexed by constants alone, so the loop turns it round instead
  * of being unrolled, which would make this rare path the longest of the kernel. */
 PF_DEVICE void pf_out_store_elements(const pf_out *out, const pf_out_place *at) {
@@ -33,22 +46,26 @@ PF_DEVICE void pf_out_store_elements(const pf_out *out, const pf_out_place *at) 
     pf_out turned = *out;
     PF_ROLLED for (int e = 0; e < PF_OUT_COUNT; e += STEP) {
         PF_UNROLL for (int u = 0; u < STEP; ++u) pf_out_store_element(at, e + u, turned.x[u]);
-        PF_UNROLL for (int u = 0; u < PF_OUT_COUNT; ++u) turned.x[u] =
-            u + STEP < PF_OUT_COUNT ? turned.x[u + STEP] : 0.f;
+        pf_out_turn(&turned, STEP);
     }
 }
 
 /* Adjacent channels as vectors; their number is a multiple of PF_OUT_RUN. */
 PF_DEVICE void pf_out_store_runs(const pf_out *out, const pf_out_place *at) {
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
-        const int row = at->row0 + pf_slot_owned(s);
-        if (row >= at->rows)
-            continue;
-        const pf_i64 base = pf_row_offset(at->t, at->b, at->h, row) + at->channel0;
-        PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; e += PF_OUT_RUN) {
-            if (pf_out_slot(e) == s && at->channel0 + pf_out_channel(e) < at->channels)
-                pf_write_run(at->t->address, base + pf_out_channel(e), at->type, &out->x[e]);
+    pf_out turned = *out;
+    PF_ROLLED for (int first = 0; first < PF_OUT_COUNT; first += PF_OUT_STEP) {
+        PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+            const int row = at->row0 + pf_slot_owned(s);
+            if (row >= at->rows)
+                continue;
+            const pf_i64 base = pf_row_offset(at->t, at->b, at->h, row) + at->channel0;
+            PF_UNROLL for (int u = 0; u < PF_OUT_STEP; u += PF_OUT_RUN) {
+                const int channel = pf_out_channel(first + u);
+                if (pf_out_slot(u) == s && at->channel0 + channel < at->channels)
+                    pf_write_run(at->t->address, base + channel, at->type, &turned.x[u]);
+            }
         }
+        pf_out_turn(&turned, PF_OUT_STEP);
     }
 }
 

@@ -107,7 +107,9 @@
  * device memory.
  *
  * PF_SCORE_STEP: a target may roll the loops that add a bias to scores or store dbias; see
- * scores.h.
+ * scores.h. PF_OUT_STEP: likewise those that store outputs where they are not of the operands'
+ * type, or not whole vectors; so many elements of a pf_out at a time, a multiple of those after
+ * which slots repeat.
  * PF_WEIGHT_SHIFT: a target whose products take subnormal f16 for zero defines it, so
  * that weights P, H and dS, are multiplied by that power of two before they are packed, and their
  * sums divided by it; elsewhere it is 0.
@@ -249,6 +251,9 @@ typedef struct pf_turn {
 } pf_turn;
 
 #define PF_INT_MAX 0x7fffffff
+
+/* e5m2 comes in its own kernels, and in the passes that widen and narrow it. */
+#define PF_SEES_E5M2 (PF_OP == PF_OP_PASSES || PF_ELEMENT == PF_KTYPE_E5M2)
 
 /* Rows of queries and of keys in a workgroup's tile of scores. */
 #define PF_TILE_QUERIES (PF_OP <= PF_OP_FORWARD_JVP ? PF_OWNED_TILE : PF_CROSS_TILE)

@@ -19,11 +19,11 @@ typedef struct pf_item {
 PF_DEVICE pf_item pf_item_at(const pf_attention_kargs *a, int index, int rows, int channels,
                              int channel_parts) {
     const pf_work_place place = pf_work_place_of(a, index, a->order.by_blocks.value == 0);
-    const int bh = place.head / channel_parts;
+    const pf_batch_head bh = pf_batch_head_of(a, place.head / channel_parts);
     pf_item item;
     item.channel0 = place.head % channel_parts * channels;
-    item.b = pf_quotient(bh, &a->by_heads);
-    item.h = bh - item.b * a->heads;
+    item.b = bh.b;
+    item.h = bh.h;
     item.i1 = a->queries - place.rank * rows;
     item.i0 = pf_max_int(item.i1 - rows, 0);
     return item;

@@ -71,6 +71,17 @@ PF_DEVICE pf_work_place pf_work_place_of(const pf_attention_kargs *a, int index,
     return place;
 }
 
+typedef struct pf_batch_head {
+    int b, h; /* in backward a key/value head */
+} pf_batch_head;
+
+/* The n-th of the list. */
+PF_DEVICE pf_batch_head pf_batch_head_of(const pf_attention_kargs *a, int n) {
+    const int outer = pf_quotient(n, &a->by_inner), inner = n - outer * a->by_inner.value;
+    const pf_batch_head batch_first = {inner, outer}, head_first = {outer, inner};
+    return a->batches_inner ? batch_first : head_first;
+}
+
 /* Divided items (pf_division): their tiles of queries in one row, of which each cluster takes the
  * next few. */
 PF_DEVICE int pf_share_begin(const pf_division *d, int cluster) {
