@@ -112,6 +112,9 @@ static const char *const features[] = {
     "pad=1 offset=1",
     "pad=3 offset=5 bias=f32 mask=random",
     "pad=8",
+    /* Rows begin where vectors may, and end in the middle of one. */
+    "D=37 E=45 pad=3",
+    "D=37 E=45 pad=3 odtype=f32 bias=f16 biasdims=hmn",
     "layout=bshd offset=1",
     "odtype=f32 gdtype=f32",
     "odtype=f32",
