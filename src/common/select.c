@@ -713,10 +713,13 @@ static int divided_items(const pf_capabilities *c, const pf_problem *problem, co
         return 0;
     }
     int64_t clusters = resident_clusters(c, t), left = work % clusters;
+    if (work <= clusters || left == 0) {
+        return 0;
+    }
     int64_t tiles = ceil_div(problem->queries, t->cross_tile);
-    int64_t group = problem->heads / problem->kv_heads;
+    int64_t group = problem->heads / problem->kv_heads; /* of no heads there is no work */
     bool pays = (tiles - ceil_div(left * tiles, clusters)) * group >= LEAST_SAVED;
-    return work > clusters && left > 0 && pays && left * tiles < INT32_MAX ? (int)left : 0;
+    return pays && left * tiles < INT32_MAX ? (int)left : 0;
 }
 
 static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
@@ -750,7 +753,8 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
         return status;
     }
     int64_t rows = problem->batch * problem->heads;
-    add_pass(b, PF_STEP_KEY_LIVE, &k.passes, PF_ENTRY_KEY_LIVE, key_live_blocks(&b->plan->scratch));
+    add_pass(b, PF_STEP_KEY_LIVE, &k.passes, PF_ENTRY_KEY_LIVE,
+             rows > 0 ? key_live_blocks(&b->plan->scratch) : 0);
     add_pass(b, PF_STEP_BACKWARD_PRE, &k.passes, PF_ENTRY_BACKWARD_PRE,
              ceil_div(rows * b->plan->scratch.queries_padded, PF_PRE_ROWS));
     if (t != NULL) {

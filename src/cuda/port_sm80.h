@@ -21,7 +21,8 @@
  * without. */
 #define PF_ONE_ROUND (PF_ELEMENT != PF_KTYPE_F32 || PF_HEAD_DIM != 128)
 #define PF_SCORE_STEP (PF_SCORE_COUNT < 8 ? PF_SCORE_COUNT : 8)
-#define PF_OUT_STEP 16
+/* The plain backward kernel has no registers left for such a loop. */
+#define PF_OUT_STEP (PF_OP == PF_OP_BACKWARD && !PF_GENERAL ? PF_OUT_COUNT : 16)
 #define pf_write_rows pf_write_fragment_rows
 #define PF_PRODUCER if (false)
 #define PF_CONSUMER

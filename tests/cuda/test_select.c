@@ -703,11 +703,20 @@ static void zero_extents(void **state) {
     pf_capabilities c = hopper();
     const test_shape empty[] = {
         {0, 4, 2, 100, 300, 64, 64}, {2, 0, 0, 100, 300, 64, 64}, {2, 4, 2, 0, 0, 64, 64}};
-    for (int n = 0; n < 3; n++) {
-        pfattn_attention a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, empty[n]);
-        test_add_mask(&a, 1, 1, 1, empty[n].keys);
-        pf_problem problem = test_problem(PF_FORWARD, &a);
+    static const pf_operation operations[] = {PF_FORWARD, PF_FORWARD_JVP, PF_BACKWARD,
+                                              PF_BACKWARD_JVP};
+    for (int n = 0; n < 3 * 4 * 2; n++) {
+        const pf_operation operation = operations[n / 3 % 4];
+        const test_shape none = empty[n % 3];
+        pfattn_attention a = test_attention(operation, PFATTN_DTYPE_F16, none);
+        if (n / 12 == 1) {
+            test_add_mask(&a, 1, 1, 1, none.keys);
+        }
+        pf_problem problem = test_problem(operation, &a);
         pf_plan plan = test_plan(&c, &problem);
+        if (none.queries == 0 && problem.operation >= PF_BACKWARD) {
+            continue; /* below */
+        }
         assert_int_equal(plan.step_count, 0);
     }
     test_shape shape = {2, 4, 2, 100, 0, 64, 64};
