@@ -485,10 +485,13 @@ static void add_tuned(builder *b, pf_step_kind kind, const kernel *k, int64_t wo
     add_tuned_for(b, kind, k, work, 0);
 }
 
-static int64_t key_live_blocks(const pf_scratch *scratch) {
-    return scratch->key_live == PF_SCRATCH_NONE ? 0
-                                                : scratch->live_batch * scratch->live_heads *
-                                                      (scratch->keys_padded / PF_KEY_LIVE_TILE);
+/* None where there is no query that could keep a key. */
+static int64_t key_live_blocks(const pf_problem *problem, const pf_scratch *scratch) {
+    bool empty = problem->batch == 0 || problem->heads == 0;
+    return empty || scratch->key_live == PF_SCRATCH_NONE
+               ? 0
+               : scratch->live_batch * scratch->live_heads *
+                     (scratch->keys_padded / PF_KEY_LIVE_TILE);
 }
 
 static pfattn_status finish(const builder *b, const pf_problem *problem) {
@@ -611,7 +614,7 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
             add_pass(b, PF_STEP_WIDEN, &passes, PF_ENTRY_WIDEN, pf_widen_blocks(problem));
         }
         add_pass(b, PF_STEP_KEY_LIVE, &passes, PF_ENTRY_KEY_LIVE,
-                 key_live_blocks(&b->plan->scratch));
+                 key_live_blocks(problem, &b->plan->scratch));
     }
     add_tuned_for(b, PF_STEP_MAIN, &forward, split.whole, split_ranges(&split));
     add_merge_splits(b, &passes);
@@ -754,7 +757,7 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
     }
     int64_t rows = problem->batch * problem->heads;
     add_pass(b, PF_STEP_KEY_LIVE, &k.passes, PF_ENTRY_KEY_LIVE,
-             rows > 0 ? key_live_blocks(&b->plan->scratch) : 0);
+             key_live_blocks(problem, &b->plan->scratch));
     add_pass(b, PF_STEP_BACKWARD_PRE, &k.passes, PF_ENTRY_BACKWARD_PRE,
              ceil_div(rows * b->plan->scratch.queries_padded, PF_PRE_ROWS));
     if (t != NULL) {

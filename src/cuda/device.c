@@ -289,3 +289,16 @@ pfattn_status pf_cuda_leave(pf_device *device, pfattn_status status) {
     return status == PFATTN_SUCCESS ? pf_cuda_check(device->driver, result, "cuCtxPopCurrent")
                                     : status;
 }
+
+pfattn_status pf_cuda_step_out(pf_device *device, CUstreamCaptureMode *mode) {
+    *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    return pf_cuda_check(device->driver, device->driver->cuThreadExchangeStreamCaptureMode(mode),
+                         "cuThreadExchangeStreamCaptureMode");
+}
+
+pfattn_status pf_cuda_step_back(pf_device *device, CUstreamCaptureMode mode, pfattn_status status) {
+    CUresult result = device->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return status == PFATTN_SUCCESS
+               ? pf_cuda_check(device->driver, result, "cuThreadExchangeStreamCaptureMode")
+               : status;
+}

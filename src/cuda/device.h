@@ -55,6 +55,11 @@ static inline CUfunction pf_cuda_function(const pf_device *device, const pf_step
 pfattn_status pf_cuda_enter(pf_device *device);
 pfattn_status pf_cuda_leave(pf_device *device, pfattn_status status);
 
+/* Step out of a capture on this thread, which what may synchronise would break, and back, with the
+ * mode that stepping out gave. step_back() passes `status` on as leave() does. */
+pfattn_status pf_cuda_step_out(pf_device *device, CUstreamCaptureMode *mode);
+pfattn_status pf_cuda_step_back(pf_device *device, CUstreamCaptureMode mode, pfattn_status status);
+
 /* Load what a plan launches and is not loaded yet. Its context need not be current. Loading is
  * allowed while a stream of this thread is being captured. */
 pfattn_status pf_cuda_load(pf_device *device, const pf_plan *plan);

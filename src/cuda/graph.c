@@ -109,17 +109,10 @@ static pfattn_status make(pf_device *device, pf_call *call, pf_call_graph *graph
 }
 
 static pfattn_status make_outside_capture(pf_device *device, pf_call *call, pf_call_graph *graph) {
-    const pf_cuda_driver *driver = device->driver;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result = driver->cuThreadExchangeStreamCaptureMode(&mode);
-    if (result != CUDA_SUCCESS) {
-        return pf_cuda_check(driver, result, "cuThreadExchangeStreamCaptureMode");
-    }
-    pfattn_status status = make(device, call, graph);
-    result = driver->cuThreadExchangeStreamCaptureMode(&mode);
-    return status == PFATTN_SUCCESS
-               ? pf_cuda_check(driver, result, "cuThreadExchangeStreamCaptureMode")
-               : status;
+    CUstreamCaptureMode mode;
+    pfattn_status status = pf_cuda_step_out(device, &mode);
+    return status == PFATTN_SUCCESS ? pf_cuda_step_back(device, mode, make(device, call, graph))
+                                    : status;
 }
 
 /* Make or update the graph. Where that fails there is none, and the caller does not hear of it. */

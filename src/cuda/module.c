@@ -108,19 +108,12 @@ static pfattn_status load_steps(pf_device *device, const pf_plan *plan) {
     return PFATTN_SUCCESS;
 }
 
-/* Loading may synchronise, which would break a capture on this thread: step out of it. */
+/* Loading may synchronise. */
 static pfattn_status load_outside_capture(pf_device *device, const pf_plan *plan) {
-    const pf_cuda_driver *driver = device->driver;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result = driver->cuThreadExchangeStreamCaptureMode(&mode);
-    if (result != CUDA_SUCCESS) {
-        return pf_cuda_check(driver, result, "cuThreadExchangeStreamCaptureMode");
-    }
-    pfattn_status status = load_steps(device, plan);
-    result = driver->cuThreadExchangeStreamCaptureMode(&mode);
-    return status == PFATTN_SUCCESS
-               ? pf_cuda_check(driver, result, "cuThreadExchangeStreamCaptureMode")
-               : status;
+    CUstreamCaptureMode mode;
+    pfattn_status status = pf_cuda_step_out(device, &mode);
+    return status == PFATTN_SUCCESS ? pf_cuda_step_back(device, mode, load_steps(device, plan))
+                                    : status;
 }
 
 pfattn_status pf_cuda_load(pf_device *device, const pf_plan *plan) {

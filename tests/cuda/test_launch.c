@@ -96,6 +96,14 @@ static void assert_calls(const char *const *names, int count) {
     assert_calls((const char *const[]){__VA_ARGS__},                                               \
                  (int)(sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *)))
 
+/* What a call that succeeds asks the driver for. */
+#define EXPECT_CALLS(call, ...)                                                                    \
+    do {                                                                                           \
+        fake_reset(fake);                                                                          \
+        assert_success(call);                                                                      \
+        ASSERT_CALLS(__VA_ARGS__);                                                                 \
+    } while (0)
+
 #define CONTEXT "cuCtxPushCurrent"
 #define MAP "cuTensorMapEncodeTiled"
 #define MOVE "cuTensorMapReplaceAddress"
@@ -547,48 +555,34 @@ static void calls_of_a_launch(void **state) {
     assert_success(pfattn_supported(handle, PFATTN_FORWARD, &jvp));
     assert_success(pfattn_supported(handle, PFATTN_BACKWARD, &backward));
     void *workspace = (void *)0x7000000;
-    fake_reset(fake);
-    assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
-    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, LAUNCH, LEAVE);
-    fake_reset(fake);
-    assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
-    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, MAP, LAUNCH, LEAVE);
-    fake_reset(fake);
-    assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
-    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, MAP, LAUNCH, LAUNCH, LAUNCH, LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &forward, NULL, 0, NULL), CONTEXT, MAP, MAP, MAP, LAUNCH,
+                 LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &jvp, NULL, 0, NULL), CONTEXT, MAP, MAP, MAP, MAP, LAUNCH,
+                 LEAVE);
+    EXPECT_CALLS(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL), CONTEXT, MAP, MAP,
+                 MAP, MAP, LAUNCH, LAUNCH, LAUNCH, LEAVE);
 
-    fake_reset(fake);
-    assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
-    ASSERT_CALLS(CONTEXT, CAPTURED, MODE, CREATE, ADD, READY, MODE, GRAPH, LEAVE);
-    fake_reset(fake);
-    assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
-    ASSERT_CALLS(CONTEXT, CAPTURED, MODE, CREATE, ADD, READY, MODE, GRAPH, LEAVE);
-    fake_reset(fake);
-    assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
-    ASSERT_CALLS(CONTEXT, CAPTURED, MODE, CREATE, ADD, ADD, ADD, READY, MODE, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &forward, NULL, 0, NULL), CONTEXT, CAPTURED, MODE, CREATE,
+                 ADD, READY, MODE, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &jvp, NULL, 0, NULL), CONTEXT, CAPTURED, MODE, CREATE, ADD,
+                 READY, MODE, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL), CONTEXT, CAPTURED,
+                 MODE, CREATE, ADD, ADD, ADD, READY, MODE, GRAPH, LEAVE);
 
     forward.o.data = (char *)forward.o.data + 16;
     jvp.tq.data = (char *)jvp.tq.data + 16;
     workspace = (void *)0x7000100;
-    fake_reset(fake);
-    assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
-    ASSERT_CALLS(CONTEXT, MOVE, MOVE, MOVE, CAPTURED, SET, GRAPH, LEAVE);
-    fake_reset(fake);
-    assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
-    ASSERT_CALLS(CONTEXT, MOVE, MOVE, MOVE, MOVE, CAPTURED, SET, GRAPH, LEAVE);
-    fake_reset(fake);
-    assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
-    ASSERT_CALLS(CONTEXT, MOVE, MOVE, MOVE, MOVE, CAPTURED, SET, SET, SET, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &forward, NULL, 0, NULL), CONTEXT, MOVE, MOVE, MOVE,
+                 CAPTURED, SET, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &jvp, NULL, 0, NULL), CONTEXT, MOVE, MOVE, MOVE, MOVE,
+                 CAPTURED, SET, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL), CONTEXT, MOVE, MOVE,
+                 MOVE, MOVE, CAPTURED, SET, SET, SET, GRAPH, LEAVE);
 
-    fake_reset(fake);
-    assert_success(pfattn_forward(handle, &forward, NULL, 0, NULL));
-    ASSERT_CALLS(CONTEXT, CAPTURED, GRAPH, LEAVE);
-    fake_reset(fake);
-    assert_success(pfattn_forward(handle, &jvp, NULL, 0, NULL));
-    ASSERT_CALLS(CONTEXT, CAPTURED, GRAPH, LEAVE);
-    fake_reset(fake);
-    assert_success(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL));
-    ASSERT_CALLS(CONTEXT, CAPTURED, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &forward, NULL, 0, NULL), CONTEXT, CAPTURED, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &jvp, NULL, 0, NULL), CONTEXT, CAPTURED, GRAPH, LEAVE);
+    EXPECT_CALLS(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL), CONTEXT, CAPTURED,
+                 GRAPH, LEAVE);
 }
 
 /* A first call inside a capture loads its kernels all the same and leaves the capture whole. */
