@@ -33,9 +33,11 @@ static const char *const dq_names[PF_OP_COUNT] = {
 static const char *const pass_names[PF_ENTRY_COUNT] = {
     [PF_ENTRY_KEY_LIVE] = "pf_key_live",
     [PF_ENTRY_BACKWARD_PRE] = "pf_backward_pre",
+    [PF_ENTRY_BACKWARD_PRE_JVP] = "pf_backward_pre_jvp",
     [PF_ENTRY_DBIAS_REDUCE] = "pf_dbias_reduce",
     [PF_ENTRY_MERGE] = "pf_merge",
     [PF_ENTRY_MERGE_SPLITS] = "pf_merge_splits",
+    [PF_ENTRY_MERGE_SPLITS_JVP] = "pf_merge_splits_jvp",
     [PF_ENTRY_WIDEN] = "pf_widen",
     [PF_ENTRY_NARROW] = "pf_narrow",
 };
@@ -575,14 +577,16 @@ static int64_t count_parts(const pf_split_plan *split) {
     return split->items > 0 ? split_ranges(split) + split->items - 1 : 0;
 }
 
-static void add_merge_splits(builder *b, const kernel *passes) {
+static void add_merge_splits(builder *b, const pf_problem *problem, const kernel *passes) {
     const pf_split_plan *split = &b->plan->split;
     int64_t rows = (int64_t)split->items * split->rows;
     int64_t channels = b->plan->tuning->out_dim;
     int64_t blocks = split->many_parts
                          ? row_blocks(b, rows * ceil_div(channels, PF_MERGE_CHANNELS))
                          : ceil_div(rows * ceil_div(channels, PF_MERGE_RUN), PF_PASS_THREADS);
-    add_pass(b, PF_STEP_MERGE_SPLITS, passes, PF_ENTRY_MERGE_SPLITS, blocks);
+    int entry =
+        problem->operation == PF_FORWARD_JVP ? PF_ENTRY_MERGE_SPLITS_JVP : PF_ENTRY_MERGE_SPLITS;
+    add_pass(b, PF_STEP_MERGE_SPLITS, passes, entry, blocks);
 }
 
 static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
@@ -617,7 +621,7 @@ static pfattn_status plan_forward(builder *b, const pf_problem *problem) {
                  key_live_blocks(problem, &b->plan->scratch));
     }
     add_tuned_for(b, PF_STEP_MAIN, &forward, split.whole, split_ranges(&split));
-    add_merge_splits(b, &passes);
+    add_merge_splits(b, problem, &passes);
     if (b->plan->narrowed) {
         int64_t rows = problem->batch * problem->heads * problem->queries;
         add_pass(b, PF_STEP_NARROW, &passes, PF_ENTRY_NARROW, ceil_div(rows, PF_WIDEN_ROWS));
@@ -758,8 +762,10 @@ static pfattn_status plan_backward(builder *b, const pf_problem *problem) {
     int64_t rows = problem->batch * problem->heads;
     add_pass(b, PF_STEP_KEY_LIVE, &k.passes, PF_ENTRY_KEY_LIVE,
              key_live_blocks(problem, &b->plan->scratch));
-    add_pass(b, PF_STEP_BACKWARD_PRE, &k.passes, PF_ENTRY_BACKWARD_PRE,
-             ceil_div(rows * b->plan->scratch.queries_padded, PF_PRE_ROWS));
+    add_pass(b, PF_STEP_BACKWARD_PRE, &k.passes,
+             problem->operation == PF_BACKWARD_JVP ? PF_ENTRY_BACKWARD_PRE_JVP
+                                                   : PF_ENTRY_BACKWARD_PRE,
+             rows * ceil_div(b->plan->scratch.queries_padded, PF_PRE_ROWS));
     if (t != NULL) {
         add_tuned(b, PF_STEP_MAIN, &k.main, work);
         int64_t blocks = b->plan->divided * 2 * cluster * (t->owned_tile / PF_JOIN_ROWS);

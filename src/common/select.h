@@ -28,12 +28,14 @@ typedef enum pf_entry {
     PF_ENTRY_DQ = 1,
     PF_ENTRY_KEY_LIVE = 0,
     PF_ENTRY_BACKWARD_PRE = 1,
-    PF_ENTRY_DBIAS_REDUCE = 2,
-    PF_ENTRY_MERGE = 3,
-    PF_ENTRY_MERGE_SPLITS = 4,
-    PF_ENTRY_WIDEN = 5,
-    PF_ENTRY_NARROW = 6,
-    PF_ENTRY_COUNT = 7
+    PF_ENTRY_BACKWARD_PRE_JVP = 2,
+    PF_ENTRY_DBIAS_REDUCE = 3,
+    PF_ENTRY_MERGE = 4,
+    PF_ENTRY_MERGE_SPLITS = 5,
+    PF_ENTRY_MERGE_SPLITS_JVP = 6,
+    PF_ENTRY_WIDEN = 7,
+    PF_ENTRY_NARROW = 8,
+    PF_ENTRY_COUNT = 9
 } pf_entry;
 
 /* What select knows of a device. */

@@ -182,23 +182,35 @@ PF_DEVICE void pf_widen_run(pf_u64 to, pf_u64 from) {
     ((uint4 *)to)[1] = make_uint4(c.x, c.y, d.x, d.y);
 }
 
-/* Eight adjacent elements of an array, 16-byte aligned. */
+/* Eight adjacent elements of an array, 16-byte aligned, as they are in memory. */
 #define PF_VECTOR 8
 
-PF_DEVICE void pf_read_vector(pf_u64 address, pf_i64 index, int type, float x[PF_VECTOR]) {
+typedef struct pf_vector {
+    uint4 low, high; /* the latter of f32 alone */
+} pf_vector;
+
+PF_DEVICE pf_vector pf_load_vector(pf_u64 address, pf_i64 index, int type) {
+    pf_vector v = {};
+    const uint4 *from = (const uint4 *)(address + index * (type == PF_KTYPE_F32 ? 4 : 2));
+    v.low = from[0];
+    if (type == PF_KTYPE_F32)
+        v.high = from[1];
+    return v;
+}
+
+PF_DEVICE void pf_vector_floats(const pf_vector *v, int type, float x[PF_VECTOR]) {
+    const pf_u32 words[8] = {v->low.x,  v->low.y,  v->low.z,  v->low.w,
+                             v->high.x, v->high.y, v->high.z, v->high.w};
     if (type == PF_KTYPE_F32) {
-        const float4 *from = (const float4 *)((const float *)address + index);
-        const float4 a = from[0], b = from[1];
-        x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
-        x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+        PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) x[i] = __uint_as_float(words[i]);
         return;
     }
-    const uint4 a = *(const uint4 *)((const unsigned short *)address + index);
-    const pf_u32 words[4] = {a.x, a.y, a.z, a.w};
-    PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) {
-        const unsigned short bits = (unsigned short)(words[i / 2] >> 16 * (i % 2));
-        x[i] = type == PF_KTYPE_BF16 ? pf_bf16_bits_to_f32(bits) : pf_f16_bits_to_f32(bits);
-    }
+    if (type == PF_KTYPE_BF16)
+        PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) x[i] =
+            pf_bf16_bits_to_f32((unsigned short)(words[i / 2] >> 16 * (i % 2)));
+    else
+        PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) x[i] =
+            pf_f16_bits_to_f32((unsigned short)(words[i / 2] >> 16 * (i % 2)));
 }
 
 /* Sum over aligned groups of so many lanes, a power of two. */

@@ -146,20 +146,33 @@ PF_DEVICE float pf_lanes_sum(float x, int lanes) {
     return x;
 }
 
-/* Eight adjacent elements of an array, 16-byte aligned. */
+/* Eight adjacent elements of an array, 16-byte aligned, as they are in memory. */
 #define PF_VECTOR 8
 
-PF_DEVICE void pf_read_vector(unsigned long long address, pf_i64 index, int type,
-                              float x[PF_VECTOR]) {
+typedef struct pf_vector {
+    cdna_int4 low, high; /* the latter of f32 alone */
+} pf_vector;
+
+PF_DEVICE pf_vector pf_load_vector(unsigned long long address, pf_i64 index, int type) {
+    pf_vector v = {};
+    const PF_GLOBAL cdna_int4 *from =
+        (const PF_GLOBAL cdna_int4 *)(address + index * (type == PF_KTYPE_F32 ? 4 : 2));
+    v.low = from[0];
+    if (type == PF_KTYPE_F32)
+        v.high = from[1];
+    return v;
+}
+
+PF_DEVICE void pf_vector_floats(const pf_vector *v, int type, float x[PF_VECTOR]) {
     if (type == PF_KTYPE_F32) {
-        const PF_GLOBAL cdna_float4 *from = (const PF_GLOBAL cdna_float4 *)(address + 4 * index);
-        const cdna_float4 low = from[0], high = from[1];
-        PF_UNROLL for (int i = 0; i < 4; ++i) x[i] = low[i], x[4 + i] = high[i];
+        PF_UNROLL for (int i = 0; i < 4; ++i) {
+            x[i] = __builtin_bit_cast(float, (int)v->low[i]);
+            x[4 + i] = __builtin_bit_cast(float, (int)v->high[i]);
+        }
         return;
     }
-    const cdna_int4 words = *(const PF_GLOBAL cdna_int4 *)(address + 2 * index);
     PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) {
-        const unsigned short bits = (unsigned short)((unsigned)words[i / 2] >> 16 * (i % 2));
+        const unsigned short bits = (unsigned short)((unsigned)v->low[i / 2] >> 16 * (i % 2));
         x[i] = type == PF_KTYPE_BF16 ? pf_bf16_bits_to_f32(bits) : pf_f16_bits_to_f32(bits);
     }
 }

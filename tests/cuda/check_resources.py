@@ -97,8 +97,8 @@ def consumers_spill(fatbin, kernel):
 
 def expected_kernels(op):
     if op == "passes":
-        return {"pf_key_live", "pf_backward_pre", "pf_dbias_reduce", "pf_merge", "pf_merge_splits",
-                "pf_widen", "pf_narrow"}
+        return {"pf_key_live", "pf_backward_pre", "pf_backward_pre_jvp", "pf_dbias_reduce", "pf_merge",
+                "pf_merge_splits", "pf_merge_splits_jvp", "pf_widen", "pf_narrow"}
     names = {"pf_" + op}
     if op in ("backward", "backward_jvp"):
         names.add(f"pf_{op}_dq")

@@ -19,11 +19,13 @@ typedef struct fake_function {
     int shared_limit;
 } fake_function;
 
+enum { MAX_FUNCTIONS = 16 };
+
 typedef struct fake_module {
     const void *image;
     int device;
     int function_count;
-    fake_function functions[8];
+    fake_function functions[MAX_FUNCTIONS];
 } fake_module;
 
 static fake_cuda fake = {
@@ -303,7 +305,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     ENTER("cuModuleGetFunction");
     NEED_CONTEXT;
     fake_module *m = (fake_module *)module;
-    NEED(m->function_count < 8, CUDA_ERROR_NOT_FOUND);
+    NEED(m->function_count < MAX_FUNCTIONS, CUDA_ERROR_NOT_FOUND);
     fake_function *f = &m->functions[m->function_count++];
     snprintf(f->name, sizeof f->name, "%s", name);
     f->image = m->image;

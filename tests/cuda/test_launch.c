@@ -267,6 +267,22 @@ static void forward_split(void **state) {
     assert_true(merge->args.attention.o.address == (uintptr_t)a.o.data);
 }
 
+/* The same with tangents, whose parts another kernel merges. */
+static void forward_jvp_split(void **state) {
+    (void)state;
+    pfattn_attention a =
+        test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, (test_shape){1, 4, 2, 1, 65536, 64, 64});
+    size_t bytes = 0;
+    assert_success(pfattn_workspace_size(handle, PFATTN_FORWARD, &a, &bytes));
+    assert_success(pfattn_forward(handle, &a, (void *)0x7000100, bytes, NULL));
+    assert_int_equal(fake->launch_count, 2);
+    assert_string_equal(fake->launches[0].kernel, "pf_forward_jvp");
+    assert_launch(1, "pf_merge_splits_jvp", "sm_90a/passes", 1, 256, 0);
+    const pf_attention_kargs *k = &fake->launches[1].args.attention;
+    assert_true(k->split.to.address != 0 && k->split.tlse.address != 0);
+    assert_true(k->to.address == (uintptr_t)a.to.data);
+}
+
 /* Operands of e5m2, a grouped and broadcast K of 36 channels among them: copied as f16 with rows of
  * 40, so of 80 bytes, each key/value head once, and what is broadcast once; the f16 kernel and its
  * maps read the copies. */
@@ -478,8 +494,8 @@ static void backward_jvp_with_bias(void **state) {
     size_t bytes = 0;
     assert_success(pfattn_workspace_size(handle, PFATTN_BACKWARD_JVP, &a, &bytes));
     assert_success(pfattn_backward_jvp(handle, &a, (void *)0x7000000, bytes, NULL));
-    const char *const kernels[] = {"pf_key_live",        "pf_backward_pre", "pf_backward_jvp",
-                                   "pf_backward_jvp_dq", "pf_dbias_jvp",    "pf_dbias_reduce"};
+    const char *const kernels[] = {"pf_key_live",        "pf_backward_pre_jvp", "pf_backward_jvp",
+                                   "pf_backward_jvp_dq", "pf_dbias_jvp",        "pf_dbias_reduce"};
     const char *const images[] = {"sm_90a/passes",
                                   "sm_90a/passes",
                                   "sm_80/backward_jvp.f16.64.general",
@@ -718,6 +734,7 @@ int main(int argc, char **argv) {
         TEST(forward_falls_back),
         TEST(forward_masked),
         TEST(forward_split),
+        TEST(forward_jvp_split),
         TEST(forward_widened),
         TEST(forward_widened_split),
         TEST(forward_narrowed),

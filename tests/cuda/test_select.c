@@ -135,13 +135,20 @@ static void entry_names(void **state) {
         }
         assert_null(pf_entry_name(image, 2));
     }
-    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_KEY_LIVE), "pf_key_live");
-    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_BACKWARD_PRE), "pf_backward_pre");
-    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_DBIAS_REDUCE), "pf_dbias_reduce");
-    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_MERGE), "pf_merge");
-    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_MERGE_SPLITS), "pf_merge_splits");
-    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_WIDEN), "pf_widen");
-    assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, PF_ENTRY_NARROW), "pf_narrow");
+    static const char *const passes[PF_ENTRY_COUNT] = {
+        [PF_ENTRY_KEY_LIVE] = "pf_key_live",
+        [PF_ENTRY_BACKWARD_PRE] = "pf_backward_pre",
+        [PF_ENTRY_BACKWARD_PRE_JVP] = "pf_backward_pre_jvp",
+        [PF_ENTRY_DBIAS_REDUCE] = "pf_dbias_reduce",
+        [PF_ENTRY_MERGE] = "pf_merge",
+        [PF_ENTRY_MERGE_SPLITS] = "pf_merge_splits",
+        [PF_ENTRY_MERGE_SPLITS_JVP] = "pf_merge_splits_jvp",
+        [PF_ENTRY_WIDEN] = "pf_widen",
+        [PF_ENTRY_NARROW] = "pf_narrow",
+    };
+    for (int entry = 0; entry < PF_ENTRY_COUNT; entry++) {
+        assert_string_equal(pf_entry_name(PF_IMAGE_PASSES, entry), passes[entry]);
+    }
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */
@@ -558,6 +565,7 @@ static void backward_jvp_steps(void **state) {
     pf_plan plan = test_plan(&c, &problem);
     ASSERT_STEPS(&plan, PF_STEP_KEY_LIVE, PF_STEP_BACKWARD_PRE, PF_STEP_MAIN, PF_STEP_DQ);
     assert_int_equal(plan.step[0].grid, 2);
+    assert_int_equal(plan.step[1].entry, PF_ENTRY_BACKWARD_PRE_JVP);
     assert_key(&plan.step[2], "sm_80/backward_jvp.f16.64.general");
     assert_int_equal(plan.step[2].grid, 2 * 2 * 5 * 2);
 }

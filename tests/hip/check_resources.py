@@ -17,8 +17,8 @@ from pathlib import Path
 LDS_BYTES = 65536
 REGISTERS = 512  # of a lane of a SIMD, VGPRs and AGPRs together, in units of 8 a wave
 METADATA_NOTE = 32  # NT_AMDGPU_METADATA
-PASSES = {"pf_key_live", "pf_backward_pre", "pf_dbias_reduce", "pf_merge", "pf_merge_splits",
-          "pf_widen", "pf_narrow"}
+PASSES = {"pf_key_live", "pf_backward_pre", "pf_backward_pre_jvp", "pf_dbias_reduce", "pf_merge",
+          "pf_merge_splits", "pf_merge_splits_jvp", "pf_widen", "pf_narrow"}
 
 # Kernels whose speed is promised.
 HOT = re.compile(r"gfx\w+\.(forward|forward_jvp|backward)\.(f16|bf16)\.(64|128)\.plain(\.v\d)?")

@@ -35,12 +35,16 @@ static void run_thread(const void *args, int entry) {
     case 1:
         return pf_backward_pre(a);
     case 2:
-        return pf_dbias_reduce(a);
+        return pf_backward_pre_jvp(a);
     case 3:
-        return pf_merge((const pf_merge_kargs *)args);
+        return pf_dbias_reduce(a);
     case 4:
-        return pf_merge_splits(a);
+        return pf_merge((const pf_merge_kargs *)args);
     case 5:
+        return pf_merge_splits(a);
+    case 6:
+        return pf_merge_splits_jvp(a);
+    case 7:
         return pf_widen((const pf_widen_kargs *)args);
     default:
         return pf_narrow((const pf_merge_kargs *)args);

@@ -157,31 +157,22 @@ PF_DEVICE void backward_join(const pf_attention_kargs *a, int block) {
     const pf_karg_tensor *to = which ? &a->dv : &a->dk[0];
     const int type = which ? a->dv_type : a->dk_type[0], dim = which ? a->dim_v : a->dim_qk;
     const float scale = which ? PF_WEIGHT_UNSHIFT : a->alpha * PF_WEIGHT_UNSHIFT;
-    const bool runs = dim % PF_OUT_RUN == 0 &&
-                      pf_tensor_takes_vectors(to, type, PF_OUT_RUN * pf_type_bytes(type));
-    if (!to->address)
-        return;
-    for (int n = pf_thread(); n < PF_JOIN_ROWS * PF_OUT_DIM / PF_OUT_RUN; n += pf_threads()) {
-        const int row = row0 + n * PF_OUT_RUN / PF_OUT_DIM, c = n * PF_OUT_RUN % PF_OUT_DIM;
-        float x[PF_OUT_RUN] = {};
+    for (int n = pf_thread(); n < PF_JOIN_ROWS * PF_OUT_DIM / PF_VECTOR; n += pf_threads()) {
+        const int row = row0 + n * PF_VECTOR / PF_OUT_DIM, c = n * PF_VECTOR % PF_OUT_DIM;
+        float sum[PF_VECTOR] = {};
         int cluster = pf_share_of(d, tile0);
         for (int begin; (begin = pf_share_begin(d, cluster)) < tile0 + d->by_tiles.value;
              ++cluster) {
-            const PF_GLOBAL float *from =
-                (const PF_GLOBAL float *)part.address +
-                pf_row_offset(&part, 2 * cluster + (begin < tile0), pf_cluster_place(), row) + c;
-            PF_UNROLL for (int u = 0; u < PF_OUT_RUN; ++u) x[u] += from[u];
+            const pf_i64 at =
+                pf_row_offset(&part, 2 * cluster + (begin < tile0), pf_cluster_place(), row);
+            const pf_vector v = pf_load_vector(part.address, at + c, PF_KTYPE_F32);
+            float x[PF_VECTOR];
+            pf_vector_floats(&v, PF_KTYPE_F32, x);
+            PF_UNROLL for (int u = 0; u < PF_VECTOR; ++u) sum[u] += x[u];
         }
-        if (w.j0 + row >= a->keys || w.channel0 + c >= dim)
-            continue;
-        const pf_i64 offset = pf_row_offset(to, w.b, w.hk, w.j0 + row);
-        PF_UNROLL for (int u = 0; u < PF_OUT_RUN; ++u) x[u] *= scale;
-        if (runs) {
-            pf_write_run(to->address, offset + w.channel0 + c, type, x);
-            continue;
-        }
-        for (int u = 0; u < PF_OUT_RUN && w.channel0 + c + u < dim; ++u)
-            pf_write(to->address, offset + (w.channel0 + c + u) * to->stride[3], type, x[u]);
+        PF_UNROLL for (int u = 0; u < PF_VECTOR; ++u) sum[u] *= scale;
+        if (w.j0 + row < a->keys)
+            pf_write_vector(to, type, w.b, w.hk, w.j0 + row, w.channel0 + c, dim, sum);
     }
 }
 

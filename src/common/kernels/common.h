@@ -8,10 +8,12 @@
 #define PF_GLOBAL
 #endif
 
-/* Targets without pf_read_vector and pf_lanes_sum. */
+/* Targets without vectors and pf_lanes_sum. */
 #ifndef PF_VECTOR
 #define PF_VECTOR 1
-#define pf_read_vector(address, index, type, x) ((x)[0] = pf_read(address, index, type))
+typedef float pf_vector;
+#define pf_load_vector(address, index, type) pf_read(address, index, type)
+#define pf_vector_floats(v, type, x) ((x)[0] = *(v))
 #define pf_lanes_sum(x, lanes) pf_lane_sum(x)
 #endif
 
@@ -140,6 +142,23 @@ PF_DEVICE bool pf_tensor_takes_vectors(const pf_karg_tensor *t, int type, int ve
     const pf_i64 bits =
         (pf_i64)t->address | t->stride[0] * bytes | t->stride[1] * bytes | t->stride[2] * bytes;
     return t->stride[3] == 1 && (bits & (vector_bytes - 1)) == 0;
+}
+
+/* Write PF_VECTOR channels of a row from c on, but none from `end` on. */
+PF_DEVICE void pf_write_vector(const pf_karg_tensor *t, int type, int b, int h, int i, int c,
+                               int end, const float *x) {
+    const pf_i64 at = pf_row_offset(t, b, h, i) + c * t->stride[3];
+    if (!t->address)
+        return;
+    if (PF_VECTOR >= PF_OUT_RUN && c + PF_VECTOR <= end &&
+        pf_tensor_takes_vectors(t, type, PF_OUT_RUN * pf_type_bytes(type))) {
+        PF_UNROLL for (int n = 0; n < PF_VECTOR; n += PF_OUT_RUN)
+            pf_write_run(t->address, at + n, type, x + n);
+    } else
+        PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
+            if (c + n < end)
+                pf_write(t->address, at + n * t->stride[3], type, x[n]);
+        }
 }
 
 /* Does the window of the pair keep query i and key j? */

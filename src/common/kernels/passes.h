@@ -35,8 +35,11 @@ PF_KERNEL(pf_key_live, pf_attention_kargs) {
     }
 }
 
-/* How pf_backward_pre shares its rows out: `lanes` threads to a row, which read vectors where all
- * tensors take them. */
+/* Vectors of a tensor that a thread of pf_backward_pre reads at once. */
+enum { ROW_VECTORS = 2 };
+
+/* How its rows are shared out: `lanes` threads to a row, which read vectors where all tensors take
+ * them. */
 typedef struct row_sharing {
     bool vectors;
     int lanes;
@@ -54,31 +57,51 @@ PF_DEVICE row_sharing row_sharing_of(const pf_attention_kargs *a) {
         !row_takes_vectors(&a->o, a->o_type) || !row_takes_vectors(&a->to, a->to_type))
         return sharing;
     sharing.vectors = true;
-    for (sharing.lanes = 1; sharing.lanes < PF_LANES && sharing.lanes * PF_VECTOR < a->dim_v;)
+    sharing.lanes = 1;
+    while (sharing.lanes < PF_LANES && sharing.lanes * ROW_VECTORS * PF_VECTOR < a->dim_v)
         sharing.lanes *= 2;
     return sharing;
 }
 
-/* sum_c x[row][c] y[row][c], over the lanes of the row. */
-PF_DEVICE float row_dot(const pf_attention_kargs *a, const row_sharing *sharing,
-                        const pf_karg_tensor *x, int x_type, const pf_karg_tensor *y, int y_type,
-                        int b, int h, int i) {
+/* A row of a tensor; offset of its channel 0. */
+typedef struct tensor_row {
+    const pf_karg_tensor *t;
+    int type;
+    pf_i64 at;
+} tensor_row;
+
+PF_DEVICE tensor_row tensor_row_of(const pf_karg_tensor *t, int type, int b, int h, int i) {
+    const tensor_row row = {t, type, pf_row_offset(t, b, h, i)};
+    return row;
+}
+
+/* sum_c x_c y_c, over the lanes of the row. */
+PF_DEVICE float row_dot(const row_sharing *sharing, tensor_row x, tensor_row y, int channels) {
     const int lane = pf_lane() % sharing->lanes;
     float sum = 0.f;
-    if (!x->address || !y->address)
+    if (!x.t->address || !y.t->address)
         return 0.f;
-    const pf_i64 at_x = pf_row_offset(x, b, h, i), at_y = pf_row_offset(y, b, h, i);
-    if (sharing->vectors) {
-        for (int c = lane * PF_VECTOR; c < a->dim_v; c += sharing->lanes * PF_VECTOR) {
-            float u[PF_VECTOR], v[PF_VECTOR];
-            pf_read_vector(x->address, at_x + c, x_type, u);
-            pf_read_vector(y->address, at_y + c, y_type, v);
-            PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) sum = pf_fma(u[n], v[n], sum);
+    if (!sharing->vectors) {
+        for (int c = lane; c < channels; c += sharing->lanes)
+            sum = pf_fma(pf_read(x.t->address, x.at + c * x.t->stride[3], x.type),
+                         pf_read(y.t->address, y.at + c * y.t->stride[3], y.type), sum);
+        return pf_lanes_sum(sum, sharing->lanes);
+    }
+    const int step = sharing->lanes * PF_VECTOR;
+    for (int first = lane * PF_VECTOR; first < channels; first += ROW_VECTORS * step) {
+        pf_vector u[ROW_VECTORS] = {}, v[ROW_VECTORS] = {};
+        PF_UNROLL for (int n = 0; n < ROW_VECTORS; ++n) {
+            if (first + n * step < channels) {
+                u[n] = pf_load_vector(x.t->address, x.at + first + n * step, x.type);
+                v[n] = pf_load_vector(y.t->address, y.at + first + n * step, y.type);
+            }
         }
-    } else {
-        for (int c = lane; c < a->dim_v; c += sharing->lanes)
-            sum = pf_fma(pf_read(x->address, at_x + c * x->stride[3], x_type),
-                         pf_read(y->address, at_y + c * y->stride[3], y_type), sum);
+        PF_UNROLL for (int n = 0; n < ROW_VECTORS; ++n) {
+            float p[PF_VECTOR], q[PF_VECTOR];
+            pf_vector_floats(&u[n], x.type, p);
+            pf_vector_floats(&v[n], y.type, q);
+            PF_UNROLL for (int c = 0; c < PF_VECTOR; ++c) sum = pf_fma(p[c], q[c], sum);
+        }
     }
     return pf_lanes_sum(sum, sharing->lanes);
 }
@@ -87,31 +110,41 @@ PF_DEVICE float row_stat(const pf_karg_tensor *t, int b, int h, int i) {
     return t->address ? ((const PF_GLOBAL float *)t->address)[pf_row_offset(t, b, h, i)] : 0.f;
 }
 
-PF_DEVICE void backward_pre_row(const pf_attention_kargs *a, const row_sharing *sharing, pf_i64 bh,
-                                int i) {
-    const pf_karg_tensor *dout = &a->operand[PF_OPERAND_DOUT];
-    const pf_karg_tensor *tdout = &a->operand[PF_OPERAND_TDOUT];
-    const int b = (int)bh / a->heads, h = (int)bh % a->heads;
-    float lse = PF_INFINITY, delta = 0.f, tlse = 0.f, tdelta = 0.f;
-    const bool inside = i < a->queries;
-    const float row_lse = inside ? row_stat(&a->lse, b, h, i) : -PF_INFINITY;
-    const bool live = row_lse != -PF_INFINITY;
-    if (inside) {
-        delta = row_dot(a, sharing, dout, a->element_type, &a->o, a->o_type, b, h, i);
-        tdelta = row_dot(a, sharing, tdout, a->element_type, &a->o, a->o_type, b, h, i) +
-                 row_dot(a, sharing, dout, a->element_type, &a->to, a->to_type, b, h, i);
-        lse = row_lse * a->lse_unit;
-        delta -= row_stat(&a->dlse, b, h, i);
-        tlse = row_stat(&a->tlse, b, h, i);
-    }
-    if (pf_lane() % sharing->lanes == 0) {
-        const pf_i64 padded = a->queries_padded;
-        PF_GLOBAL float *stats = (PF_GLOBAL float *)a->query_stats + bh * PF_STATS * padded + i;
-        stats[PF_STAT_LSE * padded] = live ? lse : PF_INFINITY;
-        stats[PF_STAT_DELTA * padded] = live ? delta : 0.f;
-        stats[PF_STAT_TLSE * padded] = live ? tlse : 0.f;
-        stats[PF_STAT_TDELTA * padded] = live ? tdelta : 0.f;
-        ((PF_GLOBAL unsigned char *)a->query_live)[bh * padded + i] = live;
+/* PF_PRE_ROWS of a head's rows, of which dO and tdO have one type, O the other. */
+PF_DEVICE void backward_pre_rows(const pf_attention_kargs *a, row_sharing sharing, int type,
+                                 int o_type, bool tangent) {
+    const int padded = a->queries_padded, blocks = PF_CEIL_DIV(padded, PF_PRE_ROWS);
+    const int bh = pf_block() / blocks, b = bh / a->heads, h = bh % a->heads;
+    const int i0 = pf_block() % blocks * PF_PRE_ROWS;
+    const int end = pf_min_int(i0 + PF_PRE_ROWS, padded);
+    PF_GLOBAL float *stats = (PF_GLOBAL float *)a->query_stats + (pf_i64)bh * PF_STATS * padded;
+    PF_GLOBAL unsigned char *lives = (PF_GLOBAL unsigned char *)a->query_live + (pf_i64)bh * padded;
+    for (int i = i0 + pf_thread() / sharing.lanes; i < end; i += pf_threads() / sharing.lanes) {
+        float lse = -PF_INFINITY, delta = 0.f, tlse = 0.f, tdelta = 0.f;
+        if (i < a->queries) {
+            const tensor_row dout = tensor_row_of(&a->operand[PF_OPERAND_DOUT], type, b, h, i);
+            const tensor_row o = tensor_row_of(&a->o, o_type, b, h, i);
+            lse = row_stat(&a->lse, b, h, i);
+            delta = row_dot(&sharing, dout, o, a->dim_v) - row_stat(&a->dlse, b, h, i);
+            if (tangent) {
+                const tensor_row tdout =
+                    tensor_row_of(&a->operand[PF_OPERAND_TDOUT], type, b, h, i);
+                const tensor_row to = tensor_row_of(&a->to, a->to_type, b, h, i);
+                tdelta =
+                    row_dot(&sharing, tdout, o, a->dim_v) + row_dot(&sharing, dout, to, a->dim_v);
+                tlse = row_stat(&a->tlse, b, h, i);
+            }
+        }
+        const bool live = lse != -PF_INFINITY;
+        if (pf_lane() % sharing.lanes == 0) {
+            stats[PF_STAT_LSE * padded + i] = live ? lse * a->lse_unit : PF_INFINITY;
+            stats[PF_STAT_DELTA * padded + i] = live ? delta : 0.f;
+            if (tangent) {
+                stats[PF_STAT_TLSE * padded + i] = live ? tlse : 0.f;
+                stats[PF_STAT_TDELTA * padded + i] = live ? tdelta : 0.f;
+            }
+            lives[i] = live;
+        }
     }
 }
 
@@ -122,23 +155,25 @@ PF_DEVICE void clear_sums(const pf_attention_kargs *a) {
         ((PF_GLOBAL unsigned long long *)a->zeroed)[n] = 0;
 }
 
-/* query_stats and query_live, rows past the end included: PF_PRE_ROWS of the rows of all heads a
- * workgroup. */
+/* query_stats and query_live, rows past the end included. The usual types have code of their own.
+ */
 PF_KERNEL(pf_backward_pre, pf_attention_kargs) {
     const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    const row_sharing sharing = row_sharing_of(a), wide = {true, sharing.lanes};
+    const int type = a->element_type, o_type = a->o_type;
+    if (sharing.vectors && type == PF_KTYPE_F16 && o_type == PF_KTYPE_F16)
+        backward_pre_rows(a, wide, PF_KTYPE_F16, PF_KTYPE_F16, false);
+    else if (sharing.vectors && type == PF_KTYPE_BF16 && o_type == PF_KTYPE_BF16)
+        backward_pre_rows(a, wide, PF_KTYPE_BF16, PF_KTYPE_BF16, false);
+    else
+        backward_pre_rows(a, sharing, type, o_type, false);
     clear_sums(a);
-    const row_sharing sharing = row_sharing_of(a);
-    const pf_i64 row0 = (pf_i64)pf_block() * PF_PRE_ROWS;
-    const pf_i64 bh0 = row0 / a->queries_padded, heads = (pf_i64)a->batch * a->heads;
-    const int i0 = (int)(row0 - bh0 * a->queries_padded);
-    for (int r = pf_thread() / sharing.lanes; r < PF_PRE_ROWS; r += pf_threads() / sharing.lanes) {
-        pf_i64 bh = bh0;
-        int i = i0 + r;
-        for (; i >= a->queries_padded; ++bh)
-            i -= a->queries_padded;
-        if (bh < heads)
-            backward_pre_row(a, &sharing, bh, i);
-    }
+}
+
+PF_KERNEL(pf_backward_pre_jvp, pf_attention_kargs) {
+    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+    backward_pre_rows(a, row_sharing_of(a), a->element_type, a->o_type, true);
+    clear_sums(a);
 }
 
 /* dbias from its partial sums, splits in ascending order: one thread an element. */
@@ -329,7 +364,7 @@ PF_DEVICE void split_scale(split_sum *s, float max) {
  * one. A NaN is in the sum of its part, if not in the maximum; one that keeps no key has sum 0, and
  * anything may stand for its O. */
 PF_DEVICE void split_join(const pf_attention_kargs *a, const split_row *row, int first, int lanes,
-                          int c, split_sum *s) {
+                          int c, bool tangent, split_sum *s) {
     enum { AT_ONCE = 3 };
     const pf_key_split *split = &a->split;
     const int last = row->parts.count - 1;
@@ -342,12 +377,16 @@ PF_DEVICE void split_join(const pf_attention_kargs *a, const split_row *row, int
             max[n] = split_stat(&split->lse, row, part, PF_PART_MAX);
             sum[n] = split_stat(&split->lse, row, part, PF_PART_SUM);
             sum[n] = first + n * lanes <= last ? sum[n] : 0.f;
-            tlse[n] = split_stat(&split->tlse, row, part, 0);
+            tlse[n] = tangent ? split_stat(&split->tlse, row, part, 0) : 0.f;
             const pf_i64 at = split_offset(&split->o, row, part) + c;
-            if (split->o.address)
-                pf_read_vector(split->o.address, at, PF_KTYPE_F32, x[n]);
-            if (split->to.address)
-                pf_read_vector(split->to.address, at, PF_KTYPE_F32, tx[n]);
+            if (split->o.address) {
+                const pf_vector v = pf_load_vector(split->o.address, at, PF_KTYPE_F32);
+                pf_vector_floats(&v, PF_KTYPE_F32, x[n]);
+            }
+            if (tangent && split->to.address) {
+                const pf_vector v = pf_load_vector(split->to.address, at, PF_KTYPE_F32);
+                pf_vector_floats(&v, PF_KTYPE_F32, tx[n]);
+            }
             most = pf_max(most, max[n]);
         }
         split_scale(s, most);
@@ -359,7 +398,8 @@ PF_DEVICE void split_join(const pf_attention_kargs *a, const split_row *row, int
             s->mean = pf_fma(weight, tlse[n], s->mean);
             PF_UNROLL for (int i = 0; i < PF_VECTOR; ++i) {
                 s->o[i] = pf_fma(weight, x[n][i], s->o[i]);
-                s->to[i] = pf_fma(weight, pf_fma(tlse[n], x[n][i], tx[n][i]), s->to[i]);
+                if (tangent)
+                    s->to[i] = pf_fma(weight, pf_fma(tlse[n], x[n][i], tx[n][i]), s->to[i]);
             }
         }
     }
@@ -376,45 +416,28 @@ PF_DEVICE void split_join_lanes(split_sum *s) {
     }
 }
 
-/* Write channels from c on, before `end`. */
-PF_DEVICE void split_write(const pf_karg_tensor *t, int type, const split_row *row, int c, int end,
-                           const float *x) {
-    const pf_i64 at = pf_row_offset(t, row->b, row->h, row->i) + c * t->stride[3];
-    if (!t->address)
-        return;
-    if (PF_VECTOR >= PF_OUT_RUN && c + PF_VECTOR <= end &&
-        pf_tensor_takes_vectors(t, type, PF_OUT_RUN * pf_type_bytes(type))) {
-        PF_UNROLL for (int n = 0; n < PF_VECTOR; n += PF_OUT_RUN)
-            pf_write_run(t->address, at + n, type, x + n);
-    } else
-        PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
-            if (c + n < end)
-                pf_write(t->address, at + n * t->stride[3], type, x[n]);
-        }
-}
-
 /* Divide by the sum, and write L, tL and channels from c on, before `end`. */
 PF_DEVICE void split_finish(const pf_attention_kargs *a, const split_row *row, int c, int end,
-                            split_sum *s) {
+                            bool tangent, split_sum *s) {
     const float inverse = s->sum == 0.f ? 0.f : 1.f / s->sum, tlse = s->mean * inverse;
     if (c == 0 && a->lse.address)
         ((PF_GLOBAL float *)a->lse.address)[pf_row_offset(&a->lse, row->b, row->h, row->i)] =
             s->sum == 0.f ? -PF_INFINITY : pf_fma(pf_log2(s->sum), PF_LN2, s->max);
-    if (c == 0 && a->tlse.address)
+    if (tangent && c == 0 && a->tlse.address)
         ((PF_GLOBAL float *)a->tlse.address)[pf_row_offset(&a->tlse, row->b, row->h, row->i)] =
             tlse;
     PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
         s->o[n] *= inverse;
         s->to[n] = pf_fma(-tlse, s->o[n], s->to[n] * inverse);
     }
-    split_write(&a->o, a->o_type, row, c, end, s->o);
-    split_write(&a->to, a->to_type, row, c, end, s->to);
+    pf_write_vector(&a->o, a->o_type, row->b, row->h, row->i, c, end, s->o);
+    if (tangent)
+        pf_write_vector(&a->to, a->to_type, row->b, row->h, row->i, c, end, s->to);
 }
 
-/* The parts of items that forward split by keys, into its results. A thread takes PF_MERGE_RUN
- * channels of a row, or, where parts are many, a group of lanes PF_MERGE_CHANNELS. */
-PF_KERNEL(pf_merge_splits, pf_attention_kargs) {
-    const pf_attention_kargs *a = PF_KERNEL_ARGS;
+/* A thread takes PF_MERGE_RUN channels of a row, or, where parts are many, a group of lanes
+ * PF_MERGE_CHANNELS. */
+PF_DEVICE void merge_splits(const pf_attention_kargs *a, bool tangent) {
     const bool many = a->split.many_parts;
     const int lanes = many ? MERGE_LANES : 1, run = many ? PF_MERGE_CHANNELS : PF_MERGE_RUN;
     const int thread = pf_block() * pf_threads() + pf_thread();
@@ -430,10 +453,19 @@ PF_KERNEL(pf_merge_splits, pf_attention_kargs) {
     for (int first = begin; first < end || first == 0; first += step) {
         const int c = first + lane / lanes * PF_VECTOR;
         split_sum s = {-PF_INFINITY, 0.f, 0.f, {}, {}};
-        split_join(a, &row, lane % lanes, lanes, c < end ? c : 0, &s);
+        split_join(a, &row, lane % lanes, lanes, c < end ? c : 0, tangent, &s);
         if (many)
             split_join_lanes(&s);
         if (lane % lanes == 0)
-            split_finish(a, &row, c, end, &s);
+            split_finish(a, &row, c, end, tangent, &s);
     }
+}
+
+/* The parts of items that forward split by keys, into its results. */
+PF_KERNEL(pf_merge_splits, pf_attention_kargs) {
+    merge_splits(PF_KERNEL_ARGS, false);
+}
+
+PF_KERNEL(pf_merge_splits_jvp, pf_attention_kargs) {
+    merge_splits(PF_KERNEL_ARGS, true);
 }

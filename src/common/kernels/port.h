@@ -219,9 +219,9 @@
  *     pf_bias_clear(source, rows)  zeros in such a tile of dbias
  *
  * WIDE ACCESS, for targets that gain by it; each is left out by not defining its macro:
- *     PF_VECTOR 8     pf_read_vector(address, index, type, x): 8 adjacent elements of f16, bf16 or
- *         f32, 16-byte aligned; pf_lanes_sum(x, n): the sum over aligned groups of n lanes, a power
- *         of two
+ *     PF_VECTOR 8     pf_load_vector(address, index, type): a pf_vector, 8 adjacent elements of
+ *         f16, bf16 or f32, 16-byte aligned; pf_vector_floats(v, type, x): as floats, for which it
+ *         is waited; pf_lanes_sum(x, n): the sum over aligned groups of n lanes, a power of two
  *     PF_WIDEN_RUN 16  pf_widen_run(to, from): so many adjacent elements of e5m2 as f16, from and
  *         to addresses that are multiples of 16
  *     PF_ROW_RUN 8    pf_write_rows(out, address, index, stride, rows, channels, type): of the
