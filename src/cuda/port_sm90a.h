@@ -21,9 +21,9 @@
 /* Where outputs are wide enough that scaling them costs more than finding out when to. */
 #define PF_LAZY_MAX (PF_OP == PF_OP_FORWARD_JVP || PF_HEAD_DIM == 256)
 #define PF_ASKS_FOR_NAN (PF_OP == PF_OP_BACKWARD && PF_GENERAL)
-/* Where there is shared memory for it: at 256 channels in the variant of shorter tiles alone. */
+/* Where there is shared memory for it. */
 #define PF_TURNS_ROWS                                                                              \
-    (PF_OP <= PF_OP_FORWARD_JVP && (PF_HEAD_DIM <= 128 || PF_VARIANT) && !PF_GENERAL)
+    (!PF_GENERAL && (PF_OP == PF_OP_FORWARD || (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128)))
 /* With bias all warpgroups meet anyway, before dbias leaves. */
 #define PF_BACKWARD_LAGS (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 #define PF_BACKWARD_TURNS (PF_HEAD_DIM == 64)
