@@ -45,10 +45,11 @@ class Case:
 
 def cases(dims: Iterable[int] = DIMS, lengths: Iterable[int] = LONG, causal: Iterable[bool] = (False, True),
           types: Iterable[str] = ("f16",), **sizes: int) -> Iterator[Case]:
-    """Every combination; bf16 at the first of LONG only, since it runs the same kernels as f16."""
-    for dtype in types:
-        for d in dims:
-            for n in lengths:
+    """Every combination, types side by side, so that they meet the card in the same state; bf16 at the first of LONG
+    only, since it runs the same kernels as f16."""
+    for d in dims:
+        for n in lengths:
+            for dtype in types:
                 if dtype == "bf16" and n != LONG[0]:
                     continue
                 for c in causal:
