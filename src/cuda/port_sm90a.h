@@ -150,8 +150,7 @@ PF_DEVICE void pf_ring_acquire(pf_ring *ring, const pf_ring_pos *pos, int) {
 }
 
 PF_DEVICE void pf_ring_publish(pf_ring *ring, pf_ring_pos *pos, int stages) {
-    if (pf_lane() == 0)
-        pf_barrier_arrive(&ring->full[pos->fill]);
+    pf_barrier_arrive_one(&ring->full[pos->fill]);
     if (++pos->fill == stages) {
         pos->fill = 0;
         pos->fill_phase ^= 1;
@@ -246,7 +245,7 @@ PF_DEVICE void pf_tile_load(unsigned char *tile, int tile_rows, int slabs, const
     const pf_karg_tensor *t = &a->operand[operand];
     const bool some = t->address && rows.row0 < rows.end;
     const bool dead = rows.live && some;
-    if (pf_lane() == 0) {
+    if (pf_elect()) {
         pf_u64 *barrier = dead ? &ring->aside : &ring->full[pos->fill];
         const int row = some ? rows.row0 : PF_ROW_OUTSIDE;
         const int h = t->stride[1] ? rows.h : 0, b = t->stride[0] ? rows.b : 0;
@@ -279,7 +278,7 @@ PF_TILE_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
 PF_TILE_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
 
 PF_DEVICE void pf_stats_load(float *to, pf_u64 address, pf_ring *ring, const pf_ring_pos *pos) {
-    if (pf_lane() == 0) {
+    if (pf_elect()) {
         pf_barrier_expect(&ring->full[pos->fill], PF_CROSS_TILE * 4);
         pf_bulk_copy(to, address, PF_CROSS_TILE * 4, &ring->full[pos->fill]);
     }

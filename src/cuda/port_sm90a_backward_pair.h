@@ -75,7 +75,7 @@ PF_DEVICE void pf_pair_take_scores(const pf_pair *, pf_exchange *exchange, pf_sc
     }
     pf_async_fence();
     __syncwarp();
-    if (pf_lane() == 0)
+    if (pf_elect())
         pf_barrier_arrive_at_peer(&pf_port()->ds_room);
 }
 
@@ -87,7 +87,7 @@ PF_DEVICE void pf_pair_publish(const pf_pair *pair, pf_exchange *exchange, const
     pf_async_fence();
     pf_named_arrive(PF_BARRIER_EXCHANGE, 256);
     __syncwarp();
-    if (pf_lane() == 0) {
+    if (pf_elect()) {
         if (place == 0) {
             pf_barrier_expect(&port->ds_full, PF_DS_BYTES);
             pf_barrier_arrive(&port->ds_full);
@@ -112,7 +112,7 @@ PF_DEVICE void pf_pair_meet_peer(pf_pair *pair) {
     pf_port_shared *port = pf_port();
     pf_barrier_wait(&port->ds_full, pair->phase);
     pair->phase ^= 1;
-    if (!pf_pair_is_first() && pf_lane() == 0)
+    if (!pf_pair_is_first() && pf_elect())
         pf_barrier_arrive_at_peer(&port->scores_free);
     __syncwarp();
 }

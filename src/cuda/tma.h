@@ -41,6 +41,16 @@ PF_DEVICE void pf_barrier_arrive_one(pf_u64 *barrier) {
         : "memory");
 }
 
+/* True in one thread of a warp. */
+PF_DEVICE bool pf_elect() {
+    pf_u32 elected;
+    asm volatile("{\n.reg .pred one;\n"
+                 "elect.sync _|one, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, one;\n}"
+                 : "=r"(elected));
+    return elected;
+}
+
 /* The current phase also needs this many bytes from copies. */
 PF_DEVICE void pf_barrier_expect(pf_u64 *barrier, int bytes) {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(
