@@ -17,7 +17,7 @@ typedef struct backward_dq_shared {
 /* A consumer's steps of one pair. dQ is added to memory while the product for dK is under way. */
 PF_DEVICE void backward_steps(backward_context *c, query_walk *walk, backward_fills *fills,
                               backward_state *g, pf_out *dk, pf_out *dv) {
-    for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, &c->w), ++n) {
+    for (int n = 0; !query_walk_done(walk, c->a, &c->w); query_walk_next(walk, c->a, &c->w), ++n) {
         pf_exchange *ds = c->ds[n % PF_EXCHANGES];
         pf_cross_out dq;
         pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
@@ -67,7 +67,7 @@ PF_DEVICE void backward_fill(backward_context *c, int filler) {
             if (filler == 1 % PF_FILLERS)
                 backward_fill_v(c, pair);
             for (query_walk walk = query_walk_begin(c->a, &c->w, pair);
-                 !query_walk_done(&walk, c->a, &c->w); query_walk_next(&walk, &c->w)) {
+                 !query_walk_done(&walk, c->a, &c->w); query_walk_next(&walk, c->a, &c->w)) {
                 if (filler == 0)
                     backward_fill_q(c, &walk.at);
                 if (filler == 0)

@@ -70,7 +70,7 @@ PF_DEVICE void backward_lagged_steps(backward_context *c, pf_lag *lag, query_wal
         backward_release_dout(c, fills);
         backward_release_q(c, fills);
         step = walk->at;
-        query_walk_next(walk, &c->w);
+        query_walk_next(walk, c->a, &c->w);
         if (query_walk_done(walk, c->a, &c->w))
             break;
         backward_lagged_ds(c, lag, g, &walk->at, 1);

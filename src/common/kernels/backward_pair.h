@@ -66,7 +66,7 @@ PF_DEVICE void backward_first_steps(backward_context *c, pf_pair *pair, query_wa
         if (!first)
             backward_add_dq(c, &dq, &step, pf_pair_dq_channel());
         step = walk->at;
-        query_walk_next(walk, &c->w);
+        query_walk_next(walk, c->a, &c->w);
         if (query_walk_done(walk, c->a, &c->w))
             break;
         pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
@@ -103,7 +103,7 @@ PF_DEVICE void backward_second_steps(backward_context *c, pf_pair *pair, query_w
     pf_ring_release(&c->sm->dout_ring, &c->dout_pos, PF_DOUT_STAGES);
     for (;;) {
         step = walk->at;
-        query_walk_next(walk, &c->w);
+        query_walk_next(walk, c->a, &c->w);
         pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
         pf_pair_take_scores(pair, c->ds[0], &g->s[0]);
         backward_ds(c, g, backward_window_keeps_all(c, &step));

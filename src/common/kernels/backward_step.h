@@ -14,6 +14,13 @@ typedef struct query_walk {
     int first_tile, end_tile;
 } query_walk;
 
+/* Does it begin elsewhere for each tile of keys, where all see all queries, so that workgroups add
+ * to other sums of dQ each? */
+PF_DEVICE bool query_walk_spreads(const pf_attention_kargs *a, const backward_work *w) {
+    return PF_SPREADS_WALKS && !a->deterministic && a->pairs == 1 && w->slot < 0 &&
+           a->window_low[0] == -PF_WINDOW_LIMIT;
+}
+
 PF_DEVICE query_walk query_walk_begin(const pf_attention_kargs *a, const backward_work *w,
                                       int pair) {
     const int j0 = w->j0 - pf_cluster_place() * PF_OWNED_TILE;
@@ -30,6 +37,8 @@ PF_DEVICE query_walk query_walk_begin(const pf_attention_kargs *a, const backwar
     }
     walk.at.pair = pair;
     walk.at.h = any ? w->hk * a->group : PF_INT_MAX;
+    if (query_walk_spreads(a, w))
+        walk.first_tile = w->j0 / PF_CLUSTER_KEYS * walk.end_tile / a->by_tiles.value;
     walk.at.tile = w->descends ? walk.end_tile - 1 : walk.first_tile;
     return walk;
 }
@@ -39,12 +48,23 @@ PF_DEVICE bool query_walk_done(const query_walk *walk, const pf_attention_kargs 
     return walk->at.h >= (w->hk + 1) * a->group;
 }
 
-PF_DEVICE void query_walk_next(query_walk *walk, const backward_work *w) {
+PF_DEVICE void query_walk_next(query_walk *walk, const pf_attention_kargs *a,
+                               const backward_work *w) {
     walk->at.tile += w->descends ? -1 : 1;
-    if (walk->at.tile < walk->first_tile || walk->at.tile >= walk->end_tile) {
-        walk->at.tile = w->descends ? walk->end_tile - 1 : walk->first_tile;
-        ++walk->at.h;
+    if (walk->at.tile >= walk->first_tile && walk->at.tile < walk->end_tile)
+        return;
+    if (query_walk_spreads(a, w)) {
+        const int end = PF_CEIL_DIV(a->queries, PF_CROSS_TILE);
+        if (walk->first_tile > 0) { /* to the tiles before those it began with */
+            walk->end_tile = walk->first_tile;
+            walk->first_tile = walk->at.tile = 0;
+            return;
+        }
+        walk->first_tile = walk->end_tile < end ? walk->end_tile : 0;
+        walk->end_tile = end;
     }
+    walk->at.tile = w->descends ? walk->end_tile - 1 : walk->first_tile;
+    ++walk->at.h;
 }
 
 PF_DEVICE void backward_issue_dv(backward_context *c, backward_state *g, pf_out *dv) {
@@ -186,13 +206,13 @@ PF_DEVICE void backward_first_fills(backward_context *c, backward_fills *fills, 
     backward_fill_v(c, pair);
     for (int n = 0; n < PF_STAGES && !query_walk_done(&fills->q, c->a, &c->w); ++n) {
         backward_fill_q(c, &fills->q.at);
-        query_walk_next(&fills->q, &c->w);
+        query_walk_next(&fills->q, c->a, &c->w);
         backward_fill_dout(c, &fills->dout.at);
-        query_walk_next(&fills->dout, &c->w);
+        query_walk_next(&fills->dout, c->a, &c->w);
     }
     for (int n = 0; n < c->bias_stages && !query_walk_done(&fills->bias, c->a, &c->w); ++n) {
         backward_fill_bias(c, &fills->bias.at);
-        query_walk_next(&fills->bias, &c->w);
+        query_walk_next(&fills->bias, c->a, &c->w);
     }
 }
 
@@ -206,7 +226,7 @@ PF_DEVICE void backward_release_bias(backward_context *c, backward_fills *fills)
     PF_REFILL({
         if (!query_walk_done(&fills->bias, c->a, &c->w)) {
             backward_fill_bias(c, &fills->bias.at);
-            query_walk_next(&fills->bias, &c->w);
+            query_walk_next(&fills->bias, c->a, &c->w);
         }
     });
 }
@@ -216,7 +236,7 @@ PF_DEVICE void backward_release_q(backward_context *c, backward_fills *fills) {
     PF_REFILL({
         if (!query_walk_done(&fills->q, c->a, &c->w)) {
             backward_fill_q(c, &fills->q.at);
-            query_walk_next(&fills->q, &c->w);
+            query_walk_next(&fills->q, c->a, &c->w);
         }
     });
 }
@@ -226,7 +246,7 @@ PF_DEVICE void backward_release_dout(backward_context *c, backward_fills *fills)
     PF_REFILL({
         if (!query_walk_done(&fills->dout, c->a, &c->w)) {
             backward_fill_dout(c, &fills->dout.at);
-            query_walk_next(&fills->dout, &c->w);
+            query_walk_next(&fills->dout, c->a, &c->w);
         }
     });
 }

@@ -18,6 +18,11 @@
 #define PF_DELTA_WITH_Q 0
 #endif
 
+/* Targets whose walks over queries all begin with the first that they keep. */
+#ifndef PF_SPREADS_WALKS
+#define PF_SPREADS_WALKS 0
+#endif
+
 /* Targets whose workgroups do whole items. */
 #ifndef PF_DIVIDES
 #define PF_DIVIDES 0

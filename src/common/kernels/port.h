@@ -125,6 +125,10 @@
  *     PF_GROUPS_SKIP 1    in forward a group issues no products for tiles of which it keeps
  * nothing; it owns rows [pf_group_begin(), pf_group_end()) of the workgroup's
  *
+ * SPREAD WALKS: PF_SPREADS_WALKS 1 for targets on which workgroups that add to the same sums of dQ
+ *     at a time hold each other up: in plain kernels of backward, where all keys see all queries,
+ *     each tile of keys then begins with other queries
+ *
  * LAGGED DQ, likewise, for targets whose groups need not meet in each step of backward:
  *     PF_BACKWARD_LAGS 1     the product for dQ of a step comes a step late (backward_lag.h)
  *     PF_BACKWARD_TURNS      1: groups take turns, see pf_turn_wait()
