@@ -16,6 +16,7 @@
 /* Two warpgroups on the same 64 keys: each has an accumulator of 256 columns. */
 #define PF_BACKWARD_PAIRED (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM == 256 && !PF_GENERAL)
 #define PF_SPREADS_WALKS PF_BACKWARD_PAIRED
+#define PF_LOADS_ACQUIRE PF_BACKWARD_PAIRED
 #define PF_DOUT_STAGES (PF_BACKWARD_PAIRED ? 1 : PF_STAGES)
 #define PF_DELTA_WITH_Q PF_BACKWARD_PAIRED
 #define PF_EXCHANGES (PF_BACKWARD_PAIRED ? 1 : 2)
@@ -235,8 +236,11 @@ PF_DEVICE void pf_clear_dead(unsigned char *tile, int tile_rows, int slabs, cons
     __syncwarp();
 }
 
+/* Where it acquires the stage too, the thread that issues the copies waits for it with all at hand
+ * that these take. */
 PF_DEVICE void pf_tile_load(unsigned char *tile, int tile_rows, int slabs, const pf_source *source,
-                            int operand, const pf_rows *at, pf_ring *ring, const pf_ring_pos *pos) {
+                            int operand, const pf_rows *at, pf_ring *ring, const pf_ring_pos *pos,
+                            bool acquires) {
     const pf_attention_kargs *a = source->a;
     pf_rows rows = *at;
     rows.end = pf_rows_end(at, source, operand);
@@ -250,6 +254,8 @@ PF_DEVICE void pf_tile_load(unsigned char *tile, int tile_rows, int slabs, const
         pf_u64 *barrier = dead ? &ring->aside : &ring->full[pos->fill];
         const int row = some ? rows.row0 : PF_ROW_OUTSIDE;
         const int h = t->stride[1] ? rows.h : 0, b = t->stride[0] ? rows.b : 0;
+        if (acquires)
+            pf_barrier_wait(&ring->empty[pos->fill], pos->fill_phase ^ 1);
         pf_barrier_expect(barrier, slabs * tile_rows * PF_ROW_BYTES);
         PF_UNROLL for (int slab = 0; slab < slabs; ++slab)
             pf_tensor_copy(tile + slab * tile_rows * PF_ROW_BYTES, &source->maps->map[operand],
@@ -265,7 +271,7 @@ PF_DEVICE void pf_tile_load(unsigned char *tile, int tile_rows, int slabs, const
     PF_DEVICE void name(type *tile, const pf_source *source, int operand, const pf_rows *rows,     \
                         pf_ring *ring, const pf_ring_pos *pos) {                                   \
         pf_tile_load(&tile->bytes[0][0][0], rows_, (channels) / PF_SLAB, source, operand, rows,    \
-                     ring, pos);                                                                   \
+                     ring, pos, false);                                                            \
     }
 PF_TILE_LOAD(pf_owned_load, pf_owned_tile, PF_OWNED_TILE, PF_HEAD_DIM)
 #if PF_BACKWARD_PAIRED
@@ -276,6 +282,14 @@ typedef pf_owned_tile pf_crossed_tile;
 #define pf_crossed_take pf_owned_take
 #endif
 PF_TILE_LOAD(pf_cross_load, pf_cross_tile, PF_CROSS_TILE, PF_HEAD_DIM)
+#if PF_LOADS_ACQUIRE
+PF_DEVICE void pf_cross_load_acquire(pf_cross_tile *tile, const pf_source *source, int operand,
+                                     const pf_rows *rows, pf_ring *ring, const pf_ring_pos *pos,
+                                     int) {
+    pf_tile_load(&tile->bytes[0][0][0], PF_CROSS_TILE, PF_HEAD_DIM / PF_SLAB, source, operand, rows,
+                 ring, pos, true);
+}
+#endif
 PF_TILE_LOAD(pf_value_load, pf_value_tile, PF_CROSS_TILE, PF_OUT_DIM)
 
 PF_DEVICE void pf_stats_load(float *to, pf_u64 address, pf_ring *ring, const pf_ring_pos *pos) {

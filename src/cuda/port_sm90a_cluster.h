@@ -70,7 +70,7 @@ PF_DEVICE void pf_crossed_load(pf_crossed_tile *tile, const pf_source *source, i
     peer.row0 += pf_cluster_place() == 0 ? PF_OWNED_TILE : -PF_OWNED_TILE;
     peer.channel0 = pf_cluster_place() * PF_PEER_CHANNELS;
     pf_tile_load(&tile->peer[0][0][0], PF_OWNED_TILE, PF_PEER_CHANNELS / PF_SLAB, source, operand,
-                 &peer, ring, pos);
+                 &peer, ring, pos, false);
 }
 
 #define pf_crossed_take(owned, tile, source, operand, rows)                                        \

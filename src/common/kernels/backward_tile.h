@@ -18,6 +18,15 @@
 #define PF_DELTA_WITH_Q 0
 #endif
 
+/* Targets that wait for room before they work out what to load. */
+#ifndef PF_LOADS_ACQUIRE
+#define PF_LOADS_ACQUIRE 0
+#endif
+#if !PF_LOADS_ACQUIRE
+#define pf_cross_load_acquire(tile, source, operand, rows, ring, pos, stages)                      \
+    (pf_ring_acquire(ring, pos, stages), pf_cross_load(tile, source, operand, rows, ring, pos))
+#endif
+
 /* Targets whose walks over queries all begin with the first that they keep. */
 #ifndef PF_SPREADS_WALKS
 #define PF_SPREADS_WALKS 0
@@ -205,11 +214,11 @@ PF_DEVICE void backward_fill_q(backward_context *c, const query_step *step) {
     pf_rows rows = backward_query_rows(c, step);
     pf_ring *ring = &c->sm->q_ring;
     pf_rows_settle(&rows, &c->source, PF_OPERAND_Q + step->pair, PF_CROSS_TILE);
-    pf_ring_acquire(ring, &c->q_pos, PF_STAGES);
     const int stage = c->q_pos.fill;
     pf_cross_tile *q = c->sm->q[stage];
     float(*stats)[PF_CROSS_TILE] = c->sm->q_stats[stage];
-    pf_cross_load(&q[0], &c->source, PF_OPERAND_Q + step->pair, &rows, ring, &c->q_pos);
+    pf_cross_load_acquire(&q[0], &c->source, PF_OPERAND_Q + step->pair, &rows, ring, &c->q_pos,
+                          PF_STAGES);
     pf_stats_load(stats[0], backward_stat(c, step, PF_STAT_LSE), ring, &c->q_pos);
     if (PF_TANGENT) {
         pf_cross_load(&q[PF_T], &c->source, PF_OPERAND_TQ + step->pair, &rows, ring, &c->q_pos);
@@ -224,10 +233,10 @@ PF_DEVICE void backward_fill_dout(backward_context *c, const query_step *step) {
     pf_rows rows = backward_query_rows(c, step);
     pf_ring *ring = &c->sm->dout_ring;
     pf_rows_settle(&rows, &c->source, PF_OPERAND_DOUT, PF_CROSS_TILE);
-    pf_ring_acquire(ring, &c->dout_pos, PF_DOUT_STAGES);
     const int stage = c->dout_pos.fill;
     pf_cross_tile *dout = c->sm->dout[stage];
-    pf_cross_load(&dout[0], &c->source, PF_OPERAND_DOUT, &rows, ring, &c->dout_pos);
+    pf_cross_load_acquire(&dout[0], &c->source, PF_OPERAND_DOUT, &rows, ring, &c->dout_pos,
+                          PF_DOUT_STAGES);
     if (PF_TANGENT)
         pf_cross_load(&dout[PF_T], &c->source, PF_OPERAND_TDOUT, &rows, ring, &c->dout_pos);
     if (!PF_DELTA_WITH_Q)

@@ -125,6 +125,10 @@
  *     PF_GROUPS_SKIP 1    in forward a group issues no products for tiles of which it keeps
  * nothing; it owns rows [pf_group_begin(), pf_group_end()) of the workgroup's
  *
+ * ACQUIRING LOADS: PF_LOADS_ACQUIRE 1 for targets that work out what to load before they wait for
+ *     room: pf_cross_load_acquire(tile, source, operand, rows, ring, pos, stages) is then both,
+ *     pf_ring_acquire and pf_cross_load; a stage's other loads come after it
+ *
  * SPREAD WALKS: PF_SPREADS_WALKS 1 for targets on which workgroups that add to the same sums of dQ
  *     at a time hold each other up: in plain kernels of backward, where all keys see all queries,
  *     each tile of keys then begins with other queries
