@@ -110,32 +110,30 @@ PF_DEVICE float row_stat(const pf_karg_tensor *t, int b, int h, int i) {
     return t->address ? ((const PF_GLOBAL float *)t->address)[pf_row_offset(t, b, h, i)] : 0.f;
 }
 
-/* PF_PRE_ROWS of a head's rows, of which dO and tdO have one type, O the other. */
+/* PF_PRE_ROWS of a head's rows, of which dO and tdO have one type, O the other. Lanes whose row is
+ * past the end read the last one, since all of a warp or wave sum together. */
 PF_DEVICE void backward_pre_rows(const pf_attention_kargs *a, row_sharing sharing, int type,
                                  int o_type, bool tangent) {
-    const int padded = a->queries_padded, blocks = PF_CEIL_DIV(padded, PF_PRE_ROWS);
-    const int bh = pf_block() / blocks, b = bh / a->heads, h = bh % a->heads;
-    const int i0 = pf_block() % blocks * PF_PRE_ROWS;
-    const int end = pf_min_int(i0 + PF_PRE_ROWS, padded);
-    PF_GLOBAL float *stats = (PF_GLOBAL float *)a->query_stats + (pf_i64)bh * PF_STATS * padded;
-    PF_GLOBAL unsigned char *lives = (PF_GLOBAL unsigned char *)a->query_live + (pf_i64)bh * padded;
+    const pf_i64 padded = a->queries_padded;
+    const int blocks = PF_CEIL_DIV(a->queries_padded, PF_PRE_ROWS), bh = pf_block() / blocks;
+    const int b = bh / a->heads, h = bh % a->heads, i0 = pf_block() % blocks * PF_PRE_ROWS;
+    const int end = pf_min_int(i0 + PF_PRE_ROWS, a->queries_padded);
+    PF_GLOBAL float *stats = (PF_GLOBAL float *)a->query_stats + bh * PF_STATS * padded;
+    PF_GLOBAL unsigned char *lives = (PF_GLOBAL unsigned char *)a->query_live + bh * padded;
     for (int i = i0 + pf_thread() / sharing.lanes; i < end; i += pf_threads() / sharing.lanes) {
-        float lse = -PF_INFINITY, delta = 0.f, tlse = 0.f, tdelta = 0.f;
-        if (i < a->queries) {
-            const tensor_row dout = tensor_row_of(&a->operand[PF_OPERAND_DOUT], type, b, h, i);
-            const tensor_row o = tensor_row_of(&a->o, o_type, b, h, i);
-            lse = row_stat(&a->lse, b, h, i);
-            delta = row_dot(&sharing, dout, o, a->dim_v) - row_stat(&a->dlse, b, h, i);
-            if (tangent) {
-                const tensor_row tdout =
-                    tensor_row_of(&a->operand[PF_OPERAND_TDOUT], type, b, h, i);
-                const tensor_row to = tensor_row_of(&a->to, a->to_type, b, h, i);
-                tdelta =
-                    row_dot(&sharing, tdout, o, a->dim_v) + row_dot(&sharing, dout, to, a->dim_v);
-                tlse = row_stat(&a->tlse, b, h, i);
-            }
+        const int row = pf_min_int(i, a->queries - 1);
+        const tensor_row dout = tensor_row_of(&a->operand[PF_OPERAND_DOUT], type, b, h, row);
+        const tensor_row o = tensor_row_of(&a->o, o_type, b, h, row);
+        const float lse = row_stat(&a->lse, b, h, row);
+        const float delta = row_dot(&sharing, dout, o, a->dim_v) - row_stat(&a->dlse, b, h, row);
+        float tlse = 0.f, tdelta = 0.f;
+        if (tangent) {
+            const tensor_row tdout = tensor_row_of(&a->operand[PF_OPERAND_TDOUT], type, b, h, row);
+            const tensor_row to = tensor_row_of(&a->to, a->to_type, b, h, row);
+            tdelta = row_dot(&sharing, tdout, o, a->dim_v) + row_dot(&sharing, dout, to, a->dim_v);
+            tlse = row_stat(&a->tlse, b, h, row);
         }
-        const bool live = lse != -PF_INFINITY;
+        const bool live = i < a->queries && lse != -PF_INFINITY;
         if (pf_lane() % sharing.lanes == 0) {
             stats[PF_STAT_LSE * padded + i] = live ? lse * a->lse_unit : PF_INFINITY;
             stats[PF_STAT_DELTA * padded + i] = live ? delta : 0.f;
