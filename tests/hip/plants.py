@@ -146,7 +146,7 @@ PLANTS = [
           "g->dp[0].x[e] - delta[x];", "g->dp[0].x[e];"),
     Plant("delta without dL", "passes", BACKWARD, wrong("d[qk]"),
           "common/kernels/passes.h",
-          "        delta -= row_stat(&a->dlse, b, h, i);\n", ""),
+          "a->dim_v) - row_stat(&a->dlse, b, h, row);", "a->dim_v);"),
     Plant("backward's weights in base e", "backward.f16.64.general", BACKWARD + " mask=random", wrong("d[qkv]"),
           "common/kernels/backward_tile.h",
           "pf_fma(s - lse[x], PF_LOG2E, PF_WEIGHT_SHIFT)", "pf_fma(s - lse[x], 1.f, PF_WEIGHT_SHIFT)"),
