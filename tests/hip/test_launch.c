@@ -136,7 +136,7 @@ static void faults(void **state) {
          "hipModuleLoadData of kernels gfx90a/passes failed", 0},
         {"hipModuleLoadData", 1, PF_HIP_OUT_OF_MEMORY, PFATTN_ERROR_OUT_OF_MEMORY,
          "gfx90a/backward.f16.64.general failed with hipErrorOutOfMemory (2, ", 0},
-        {"hipModuleGetFunction", 4, 500, PFATTN_ERROR_DRIVER,
+        {"hipModuleGetFunction", PF_ENTRY_MERGE, 500, PFATTN_ERROR_DRIVER,
          "hipModuleGetFunction of pf_merge failed", 0},
         {"hipModuleLaunchKernel", 0, PF_HIP_INVALID_HANDLE, PFATTN_ERROR_DRIVER,
          "hipModuleLaunchKernel of pf_key_live failed", 0},

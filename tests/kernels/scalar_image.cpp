@@ -6,6 +6,7 @@
 #include "common/kernels/port.h"
 
 extern "C" {
+#include "common/select.h"
 #include "scalar.h"
 }
 #include "scalar_tiles.h"
@@ -30,21 +31,21 @@ static void run_thread(const void *args, int entry) {
     const pf_attention_kargs *a = (const pf_attention_kargs *)args;
 #if PF_OP == PF_OP_PASSES
     switch (entry) {
-    case 0:
+    case PF_ENTRY_KEY_LIVE:
         return pf_key_live(a);
-    case 1:
+    case PF_ENTRY_BACKWARD_PRE:
         return pf_backward_pre(a);
-    case 2:
+    case PF_ENTRY_BACKWARD_PRE_JVP:
         return pf_backward_pre_jvp(a);
-    case 3:
+    case PF_ENTRY_DBIAS_REDUCE:
         return pf_dbias_reduce(a);
-    case 4:
+    case PF_ENTRY_MERGE:
         return pf_merge((const pf_merge_kargs *)args);
-    case 5:
+    case PF_ENTRY_MERGE_SPLITS:
         return pf_merge_splits(a);
-    case 6:
+    case PF_ENTRY_MERGE_SPLITS_JVP:
         return pf_merge_splits_jvp(a);
-    case 7:
+    case PF_ENTRY_WIDEN:
         return pf_widen((const pf_widen_kargs *)args);
     default:
         return pf_narrow((const pf_merge_kargs *)args);
@@ -53,7 +54,7 @@ static void run_thread(const void *args, int entry) {
     (void)entry;
     PF_KERNEL_NAME(forward)(a);
 #elif PF_OP == PF_OP_BACKWARD || PF_OP == PF_OP_BACKWARD_JVP
-    if (entry == 0)
+    if (entry == PF_ENTRY_MAIN)
         PF_KERNEL_NAME(backward)(a);
     else
         PF_KERNEL_NAME_WITH(backward, dq)(a);

@@ -16,6 +16,7 @@
 #include "kargs.h"
 #include "scalar.h"
 #include "scalar_tiles.h"
+#include "select.h"
 
 enum { SEED = 20261129, RANDOM_CASES = 600 };
 
@@ -193,7 +194,7 @@ static void widen_codes(const int64_t stride[4], int offset) {
     for (size_t n = 0; n < sizeof from; n++) {
         from[n] = (unsigned char)(n * 7 + n / 256);
     }
-    scalar_PASSES(&args, 7, 5, 256);
+    scalar_PASSES(&args, PF_ENTRY_WIDEN, 5, 256);
     for (int row = 0; row < 4 * WIDE_ROWS; row++) {
         const int64_t at = offset + row / WIDE_ROWS / 2 * stride[0] +
                            row / WIDE_ROWS % 2 * stride[1] + row % WIDE_ROWS * stride[2];

@@ -165,9 +165,8 @@ PF_DEVICE void backward_join(const pf_attention_kargs *a, int block) {
              ++cluster) {
             const pf_i64 at =
                 pf_row_offset(&part, 2 * cluster + (begin < tile0), pf_cluster_place(), row);
-            const pf_vector v = pf_load_vector(part.address, at + c, PF_KTYPE_F32);
             float x[PF_VECTOR];
-            pf_vector_floats(&v, PF_KTYPE_F32, x);
+            pf_read_vector(part.address, at + c, PF_KTYPE_F32, x);
             PF_UNROLL for (int u = 0; u < PF_VECTOR; ++u) sum[u] += x[u];
         }
         PF_UNROLL for (int u = 0; u < PF_VECTOR; ++u) sum[u] *= scale;

@@ -144,6 +144,12 @@ PF_DEVICE bool pf_tensor_takes_vectors(const pf_karg_tensor *t, int type, int ve
     return t->stride[3] == 1 && (bits & (vector_bytes - 1)) == 0;
 }
 
+/* PF_VECTOR adjacent elements as floats, at once. */
+PF_DEVICE void pf_read_vector(unsigned long long address, pf_i64 index, int type, float *x) {
+    const pf_vector v = pf_load_vector(address, index, type);
+    pf_vector_floats(&v, type, x);
+}
+
 /* Write PF_VECTOR channels of a row from c on, but none from `end` on. */
 PF_DEVICE void pf_write_vector(const pf_karg_tensor *t, int type, int b, int h, int i, int c,
                                int end, const float *x) {

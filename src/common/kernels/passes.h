@@ -377,14 +377,10 @@ PF_DEVICE void split_join(const pf_attention_kargs *a, const split_row *row, int
             sum[n] = first + n * lanes <= last ? sum[n] : 0.f;
             tlse[n] = tangent ? split_stat(&split->tlse, row, part, 0) : 0.f;
             const pf_i64 at = split_offset(&split->o, row, part) + c;
-            if (split->o.address) {
-                const pf_vector v = pf_load_vector(split->o.address, at, PF_KTYPE_F32);
-                pf_vector_floats(&v, PF_KTYPE_F32, x[n]);
-            }
-            if (tangent && split->to.address) {
-                const pf_vector v = pf_load_vector(split->to.address, at, PF_KTYPE_F32);
-                pf_vector_floats(&v, PF_KTYPE_F32, tx[n]);
-            }
+            if (split->o.address)
+                pf_read_vector(split->o.address, at, PF_KTYPE_F32, x[n]);
+            if (tangent && split->to.address)
+                pf_read_vector(split->to.address, at, PF_KTYPE_F32, tx[n]);
             most = pf_max(most, max[n]);
         }
         split_scale(s, most);
