@@ -37,8 +37,8 @@ PF_DEVICE query_walk query_walk_begin(const pf_attention_kargs *a, const backwar
     }
     walk.at.pair = pair;
     walk.at.h = any ? w->hk * a->group : PF_INT_MAX;
-    if (query_walk_spreads(a, w))
-        walk.first_tile = w->j0 / PF_CLUSTER_KEYS * walk.end_tile / a->by_tiles.value;
+    if (any && query_walk_spreads(a, w))
+        walk.first_tile = j0 / PF_CROSS_TILE % walk.end_tile;
     walk.at.tile = w->descends ? walk.end_tile - 1 : walk.first_tile;
     return walk;
 }
