@@ -400,14 +400,14 @@ PF_DEVICE void split_join(const pf_attention_kargs *a, const split_row *row, int
 }
 
 /* Sum what lanes have of the same channels. */
-PF_DEVICE void split_join_lanes(split_sum *s) {
+PF_DEVICE void split_join_lanes(bool tangent, split_sum *s) {
     split_scale(s, pf_lane_max(s->max));
     s->sum = pf_lanes_sum(s->sum, MERGE_LANES);
+    PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) s->o[n] = pf_lanes_sum(s->o[n], MERGE_LANES);
+    if (!tangent)
+        return;
     s->mean = pf_lanes_sum(s->mean, MERGE_LANES);
-    PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) {
-        s->o[n] = pf_lanes_sum(s->o[n], MERGE_LANES);
-        s->to[n] = pf_lanes_sum(s->to[n], MERGE_LANES);
-    }
+    PF_UNROLL for (int n = 0; n < PF_VECTOR; ++n) s->to[n] = pf_lanes_sum(s->to[n], MERGE_LANES);
 }
 
 /* Divide by the sum, and write L, tL and channels from c on, before `end`. */
@@ -449,7 +449,7 @@ PF_DEVICE void merge_splits(const pf_attention_kargs *a, bool tangent) {
         split_sum s = {-PF_INFINITY, 0.f, 0.f, {}, {}};
         split_join(a, &row, lane % lanes, lanes, c < end ? c : 0, tangent, &s);
         if (many)
-            split_join_lanes(&s);
+            split_join_lanes(tangent, &s);
         if (lane % lanes == 0)
             split_finish(a, &row, c, end, tangent, &s);
     }
