@@ -207,13 +207,16 @@ PF_DEVICE void forward_step_overlapped(forward_context *c, forward_state *f, con
     forward_pack(c, f);
 }
 
-/* The tiles of a pair are a loop of their own, which nothing else interrupts. */
+/* The tiles of a pair are a loop of their own, which nothing else interrupts. The next item is
+ * found while the last output is under way. */
 PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     key_walk walk = key_walk_begin(c->a, &c->w);
     if (PF_GROUPS_SKIP)
         forward_skip(c, f, &walk, false);
-    if (key_walk_done(&walk, c->a))
+    if (key_walk_done(&walk, c->a)) {
+        forward_look_ahead(c);
         return;
+    }
     forward_take_qk(c, f, &walk);
     pf_turn_wait();
     forward_issue_scores(c, f);
@@ -233,6 +236,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     }
     pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
     forward_issue_out(c, f);
+    forward_look_ahead(c);
     pf_mma_wait(0);
     forward_release_v(c);
 }
@@ -254,22 +258,40 @@ PF_DEVICE void forward_fill(forward_context *c, int filler) {
     }
 }
 
+PF_DEVICE void forward_begin_item(forward_context *c, forward_state *f) {
+    forward_begin(f);
+    PF_REFILL({
+        const key_walk walk = key_walk_begin(c->a, &c->w);
+        forward_prefetch(c, &walk);
+    });
+}
+
+PF_DEVICE void forward_consume_overlapped(forward_context *c) {
+    for (forward_look_ahead(c); c->more;) {
+        forward_state f;
+        c->w = c->next;
+        forward_begin_item(c, &f);
+        forward_walk_overlapped(c, &f);
+        forward_finish(c, &f);
+    }
+}
+
+PF_DEVICE void forward_consume_in_order(forward_context *c) {
+    for (int round = 0; forward_begin_work(c, round); ++round) {
+        forward_state f;
+        forward_begin_item(c, &f);
+        forward_walk_in_order(c, &f);
+        forward_finish(c, &f);
+    }
+}
+
 /* What a compute group does, with bias and mask of a kind. */
 PF_DEVICE void forward_consume(forward_context *c, bias_kind kind) {
     c->bias.kind = kind;
-    for (int round = 0; forward_begin_work(c, round); ++round) {
-        forward_state f;
-        forward_begin(&f);
-        PF_REFILL({
-            const key_walk walk = key_walk_begin(c->a, &c->w);
-            forward_prefetch(c, &walk);
-        });
-        if (PF_OVERLAP)
-            forward_walk_overlapped(c, &f);
-        else
-            forward_walk_in_order(c, &f);
-        forward_finish(c, &f);
-    }
+    if (PF_OVERLAP)
+        forward_consume_overlapped(c);
+    else
+        forward_consume_in_order(c);
 }
 
 PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
