@@ -207,14 +207,29 @@ PF_DEVICE void forward_step_overlapped(forward_context *c, forward_state *f, con
     forward_pack(c, f);
 }
 
+/* The item after the one in hand, that of `round` where there is more. Finding it takes many steps,
+ * each of which waits for the one before. */
+typedef struct forward_ahead {
+    forward_work w;
+    int round;
+    bool more;
+} forward_ahead;
+
+PF_DEVICE void forward_look_ahead(forward_context *c, forward_ahead *next) {
+    const forward_work in_hand = c->w;
+    next->more = forward_begin_work(c, ++next->round);
+    next->w = c->w;
+    c->w = in_hand;
+}
+
 /* The tiles of a pair are a loop of their own, which nothing else interrupts. The next item is
  * found while the last output is under way. */
-PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
+PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f, forward_ahead *next) {
     key_walk walk = key_walk_begin(c->a, &c->w);
     if (PF_GROUPS_SKIP)
         forward_skip(c, f, &walk, false);
     if (key_walk_done(&walk, c->a)) {
-        forward_look_ahead(c);
+        forward_look_ahead(c, next);
         return;
     }
     forward_take_qk(c, f, &walk);
@@ -236,7 +251,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f) {
     }
     pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
     forward_issue_out(c, f);
-    forward_look_ahead(c);
+    forward_look_ahead(c, next);
     pf_mma_wait(0);
     forward_release_v(c);
 }
@@ -267,11 +282,12 @@ PF_DEVICE void forward_begin_item(forward_context *c, forward_state *f) {
 }
 
 PF_DEVICE void forward_consume_overlapped(forward_context *c) {
-    for (forward_look_ahead(c); c->more;) {
+    forward_ahead next = {{}, -1, false};
+    for (forward_look_ahead(c, &next); next.more;) {
         forward_state f;
-        c->w = c->next;
+        c->w = next.w;
         forward_begin_item(c, &f);
-        forward_walk_overlapped(c, &f);
+        forward_walk_overlapped(c, &f, &next);
         forward_finish(c, &f);
     }
 }

@@ -58,9 +58,7 @@ typedef struct forward_context {
     forward_shared *sm;
     pf_source source;
     const pf_attention_kargs *a;
-    forward_work w, next; /* in hand, and after it where there is more */
-    bool more;
-    int round; /* in which to look for more */
+    forward_work w;
     pf_ring_pos q_pos, k_pos, v_pos, bias_pos;
     bias_places bias;
 #if PF_FORWARD_PAIRED
@@ -70,23 +68,14 @@ typedef struct forward_context {
 } forward_context;
 
 /* The workgroup's item of work of a round, or its part of one; false where nothing is left. */
-PF_DEVICE bool forward_find_work(const pf_attention_kargs *a, int round, forward_work *w) {
+PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
     pf_piece piece;
     if (PF_ONE_ROUND && round > 0)
         return false;
-    if (!pf_piece_of_round(a, round, PF_WINDOW_LIMIT / PF_CROSS_TILE, &piece))
+    if (!pf_piece_of_round(c->a, round, PF_WINDOW_LIMIT / PF_CROSS_TILE, &piece))
         return false;
-    *w = forward_work_of(a, &piece);
+    c->w = forward_work_of(c->a, &piece);
     return true;
-}
-
-PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
-    return forward_find_work(c->a, round, &c->w);
-}
-
-/* Finding it takes many steps, each of which waits for the one before. */
-PF_DEVICE void forward_look_ahead(forward_context *c) {
-    c->more = forward_find_work(c->a, c->round++, &c->next);
 }
 
 PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {
