@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bars import BARS
+
 # By the first cell of the header: what the rows measured are called, and the words behind their case.
 SWEEPS = {"forward": ("forward", ""), "forward + JVP": ("forward+JVP", ""), "backward": ("backward", ""),
           "deterministic backward": ("backward deterministic", ""), "piecewise forward": ("piecewise forward", ""),
@@ -59,11 +61,11 @@ def decode(header: Cells, label: str, rows: Rows) -> Cells:
     return cells
 
 
-def bars(_: Cells, label: str, verdicts: Rows) -> Cells:
+def verdict(_: Cells, label: str, verdicts: Rows) -> Cells:
     v = verdicts[label]
-    limit = f"{'below ' if v['key'].startswith('host') else ''}{v['bar']:g}"
-    value = f"{v['value']:.3f}" if v["key"].endswith("mean") else f"{v['value']:.2f}"
-    return [limit, value, v["verdict"] + (f" ({v['where']})" if v["verdict"] == "missed" else "")]
+    bar = next(bar for bar in BARS if bar.key == v["key"])
+    where = f" ({v['where']})" if v["verdict"] == "missed" and v["where"] else ""
+    return [f"{'below ' * bar.below}{v['bar']:g}", f"{v['value']:.{3 if bar.mean else 2}f}", v["verdict"] + where]
 
 
 def filler(header: Cells) -> tuple[Callable[[Cells, str, Rows], Cells], bool] | None:
@@ -74,7 +76,7 @@ def filler(header: Cells) -> tuple[Callable[[Cells, str, Rows], Cells], bool] | 
         return decode, False
     if header[0] == "" and header[1] in BIASES:
         return biases, False
-    return (bars, True) if header[:2] == ["what", "bar"] else None
+    return (verdict, True) if header[:2] == ["what", "bar"] else None
 
 
 def split(line: str) -> Cells:
