@@ -8,10 +8,19 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/tuning.h"
+#include "common/kernels/port.h"
+
 extern "C" {
 #include "common/formats.h"
+#include "scalar.h"
 }
+#include "scalar_tiles.h"
 
+#define PF_OWNED_TILE SCALAR_OWNED_TILE
+#define PF_CROSS_TILE SCALAR_CROSS_TILE
+#define PF_OUT_DIM SCALAR_OUT_DIM
+#define PF_STAGES SCALAR_STAGES
 #define PF_DEVICE static inline
 #define PF_UNROLL
 #define PF_ROLLED

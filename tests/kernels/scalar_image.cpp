@@ -2,20 +2,11 @@
 // One image of the kernel source under the scalar port. The build defines SCALAR_IMAGE, the name of
 // its entry, PF_OP, and what port.h names. Tiles are small, so that problems of a few dozen rows
 // cross them.
-#include "common/tuning.h"
-#include "common/kernels/port.h"
+#include "port_scalar.h"
 
 extern "C" {
 #include "common/select.h"
-#include "scalar.h"
 }
-#include "scalar_tiles.h"
-
-#define PF_OWNED_TILE SCALAR_OWNED_TILE
-#define PF_CROSS_TILE SCALAR_CROSS_TILE
-#define PF_OUT_DIM SCALAR_OUT_DIM
-#define PF_STAGES SCALAR_STAGES
-#include "port_scalar.h"
 
 #if PF_OP == PF_OP_PASSES
 #include "common/kernels/passes.h"

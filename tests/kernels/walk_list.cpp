@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward's walk over tiles of queries (kernels/backward_step.h) as the test calls it.
-#include "common/tuning.h"
-#include "common/kernels/port.h"
+#include "port_scalar.h"
 
 extern "C" {
-#include "scalar.h"
 #include "walk_list.h"
 }
-#include "scalar_tiles.h"
-
-#define PF_OWNED_TILE SCALAR_OWNED_TILE
-#define PF_CROSS_TILE SCALAR_CROSS_TILE
-#define PF_OUT_DIM SCALAR_OUT_DIM
-#define PF_STAGES SCALAR_STAGES
-#include "port_scalar.h"
 
 #include "common/kernels/backward_step.h"
 
