@@ -273,7 +273,7 @@ PF_DEVICE void forward_fill(forward_context *c, int filler) {
     }
 }
 
-/* And its first loads, on targets without a producer. */
+/* Start on an item, with its first loads on targets without a producer. */
 PF_DEVICE void forward_begin_item(forward_context *c, forward_state *f) {
     forward_begin(f);
     PF_REFILL({
