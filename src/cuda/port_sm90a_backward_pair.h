@@ -42,7 +42,7 @@ PF_DEVICE void pf_pair_init() {
 }
 
 PF_DEVICE bool pf_pair_is_first() {
-    return pf_thread_group() == 0;
+    return pf_group() == 0;
 }
 
 PF_DEVICE int pf_pair_dq_channel() {

@@ -62,7 +62,7 @@ PF_DEVICE void forward_pair_fill(forward_context *c, int filler) {
 /* O goes to the other group in pieces of the size of the weights. */
 PF_DEVICE void forward_pair_give_out(const forward_context *c, const forward_state *f) {
     PF_UNROLL for (int e = 0; e < PF_OUT_COUNT; e += PF_SCORE_COUNT)
-        pf_pair_give(&c->sm->pair, &f->o[0].x[e], f->rescale);
+        pf_pair_give(&c->sm->pair, &f->o[0].x[e], f->rescale, 0);
 }
 
 PF_DEVICE void forward_pair_primal(forward_context *c) {
@@ -86,7 +86,7 @@ PF_DEVICE void forward_pair_primal(forward_context *c) {
         if (key_walk_leaves(&walk))
             pf_ring_release(&sm->q_ring, &c->q_pos, 1);
         forward_softmax(c, &f, &walk);
-        pf_pair_give(&sm->pair, f.s[0].x, f.rescale);
+        pf_pair_give(&sm->pair, f.s[0].x, f.rescale, f.excluded);
         forward_pack(c, &f);
         forward_rescale(&f);
         pf_ring_take(&sm->v_ring, &c->v_pos, PF_STAGES);
@@ -163,28 +163,16 @@ PF_DEVICE void forward_tangent_bias(forward_context *c, forward_tangent *g, cons
         forward_tangent_add_bias(c, g, walk);
 }
 
-/* Where a key is not kept its weight is 0, but its tangent may be anything. */
-PF_DEVICE void forward_tangent_mask(const forward_context *c, forward_tangent *g,
-                                    const key_walk *walk) {
-    const int j0 = walk->tile * PF_CROSS_TILE;
-    pf_span kept[PF_SLOTS];
-    if (pf_window_keeps_all(c->a, walk->pair, c->w.i0, c->w.i0 + PF_OWNED_TILE, j0,
-                            j0 + PF_CROSS_TILE))
-        return;
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) kept[s] =
-        pf_span_of_query(c->a, walk->pair, c->w.i0 + pf_slot_owned(s), j0);
-    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) g->t.x[e] =
-        pf_span_keeps(kept[pf_score_slot(e)], pf_score_cross(e)) ? g->t.x[e] : 0.f;
-}
-
-/* The other group's weights, and with them H. */
+/* The other group's weights, and with them H. Where a key is not kept its weight is 0, but its
+ * tangent may be anything. */
 PF_DEVICE void forward_tangent_weights(forward_context *c, forward_tangent *g) {
-    pf_pair_take(&c->sm->pair, g->given.x, g->scale);
+    const unsigned excluded = pf_pair_take(&c->sm->pair, g->given.x, g->scale);
+    if (PF_RARELY(excluded != 0))
+        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) g->t.x[e] =
+            excluded >> e & 1 ? 0.f : g->t.x[e];
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) g->mean[s] *= g->scale[s];
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const float p = g->given.x[e];
-        const bool excluded = FORWARD_MARKS && p == 0.f && __builtin_signbit(p);
-        const float h = excluded ? 0.f : p * g->t.x[e] * (PF_GENERAL ? 1.f : c->a->alpha);
+        const float h = g->given.x[e] * g->t.x[e] * (PF_GENERAL ? 1.f : c->a->alpha);
         g->t.x[e] = h;
         g->mean[pf_score_slot(e)] += h;
     }
@@ -242,8 +230,6 @@ PF_DEVICE void forward_pair_tangent(forward_context *c) {
         forward_tangent_scores(c, &g, &walk);
         if (PF_GENERAL)
             forward_tangent_bias(c, &g, &walk);
-        else
-            forward_tangent_mask(c, &g, &walk);
         forward_tangent_weights(c, &g);
         forward_tangent_out(c, &g);
     }

@@ -17,9 +17,6 @@
 #define pf_group_end() PF_OWNED_TILE
 #endif
 
-/* The group that has the tangents sees no bias: weights of excluded keys tell it by being -0. */
-enum { FORWARD_MARKS = PF_FORWARD_PAIRED && PF_GENERAL };
-
 /* Targets with registers for which tiles a walk keeps whole. */
 #ifndef PF_WHOLE_AHEAD
 #define PF_WHOLE_AHEAD 1
@@ -112,6 +109,9 @@ typedef struct forward_state {
     float rescale[PF_SLOTS];      /* what the last tile's maximum does to sums so far */
     bool rescales;                /* anything, to some thread's */
     float slack[PF_SLOTS];        /* of the maximum, where it is lazy */
+#if PF_FORWARD_PAIRED
+    unsigned excluded; /* which of the scores are not kept, a bit for each */
+#endif
     pf_span whole;                /* tiles of keys of which the group's rows keep all */
 } forward_state;
 
@@ -204,22 +204,40 @@ PF_DEVICE bool forward_keeps_all(const forward_context *c, const forward_state *
 }
 
 /* Dot products to scores: in the general kernel in natural units, in the plain one and with a mask
- * alone as they are; -inf where they are not kept. */
-PF_DEVICE void forward_scores(forward_context *c, forward_state *f, const key_walk *walk) {
+ * alone as they are; -inf where they are not kept. Are there such? False is right for all of this
+ * thread's scores. */
+PF_DEVICE bool forward_scores(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
     const forward_work *w = &c->w;
     const int j0 = walk->tile * PF_CROSS_TILE;
     if (PF_GENERAL && PF_RARELY(!bias_is_staged(&c->bias, a))) {
         forward_add_bias(f, a, w, walk->pair, j0);
-        return;
+        return true;
     }
+    bool excludes = false;
     if (PF_GENERAL) {
-        bias_add(&f->bias, &c->bias, &c->sm->bias, a, f->s, &c->sm->bias_ring, &c->bias_pos);
+        excludes = bias_add(&f->bias, &c->bias, &c->sm->bias, a, f->s, &c->sm->bias_ring, &c->bias_pos);
         if (!bias_is_held(&c->bias))
             forward_release_bias(c);
     }
-    if (PF_RARELY(!forward_keeps_all(c, f, walk)))
+    if (PF_RARELY(!forward_keeps_all(c, f, walk))) {
         forward_mask_window(f, a, w, walk->pair, j0);
+        excludes = true;
+    }
+    return excludes;
+}
+
+/* The group that has the tangents sees neither bias nor window: it is told which scores are not
+ * kept. */
+PF_DEVICE void forward_note_excluded(forward_state *f, bool any) {
+#if PF_FORWARD_PAIRED
+    f->excluded = 0;
+    if (PF_RARELY(any))
+        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) f->excluded |=
+            f->s[0].x[e] == -PF_INFINITY ? 1u << e : 0;
+#else
+    (void)f, (void)any;
+#endif
 }
 
 /* Are outputs to be scaled at all? Where the maximum is lazy they seldom are. */
@@ -248,7 +266,7 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
     const pf_attention_kargs *a = c->a;
     const bool natural = bias_is_natural(&c->bias);
     const float unit = natural ? PF_LOG2E : a->alpha_log2e;
-    forward_scores(c, f, walk);
+    forward_note_excluded(f, forward_scores(c, f, walk));
 
     float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
     forward_find_max(f, max);
@@ -268,7 +286,7 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
         const float x = f->s[0].x[e];
         const float p = pf_exp2(natural ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT)
                                         : pf_fma(x, unit, -offset[s]));
-        f->s[0].x[e] = FORWARD_MARKS && x == -PF_INFINITY ? -0.f : p;
+        f->s[0].x[e] = p;
         sum[s] += p;
         if (PF_GROUP_T) {
             const float h = p * f->s[PF_GROUP_T].x[e] * (PF_GENERAL ? 1.f : a->alpha);
