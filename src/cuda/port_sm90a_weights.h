@@ -41,12 +41,12 @@ PF_DEVICE void pf_out_mma_stored(pf_out *out, const pf_exchange *exchange,
 #if PF_PARKS_WEIGHTS
 PF_DEVICE void pf_weights_park(pf_exchange *parked, const pf_weights *w) {
     pf_exchange_store(parked, w);
-    pf_async_fence();
-    __syncwarp(); /* a warp's products read the rows that it wrote, and no others */
 }
 
 PF_DEVICE void pf_out_mma_parked(pf_out *out, const pf_exchange *parked,
                                  const pf_value_tile *value) {
+    pf_async_fence();
+    __syncwarp(); /* a warp's products read the rows that it wrote, and no others */
     pf_out_mma_stored(out, parked, value->bytes[0][0]);
 }
 #endif
