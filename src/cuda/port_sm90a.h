@@ -12,6 +12,9 @@
 #define PF_PARKS_WEIGHTS (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 /* So that the queries of the next item or pair come while those of the last are in use. */
 #define PF_Q_STAGES (PF_OP == PF_OP_FORWARD && PF_HEAD_DIM <= 128 && !PF_GENERAL ? 2 : 1)
+/* What one tile of V leaves has room for tiles of bias, which come from farther away. */
+#define PF_V_STAGES (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 128 && PF_GENERAL ? 1 : PF_STAGES)
+#define PF_TAKES_AHEAD 1
 #define PF_OVERLAP (!PF_TANGENT || PF_PARKS_WEIGHTS)
 /* Two warpgroups on the same 64 keys: each has an accumulator of 256 columns. */
 #define PF_BACKWARD_PAIRED (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM == 256 && !PF_GENERAL)
@@ -99,7 +102,7 @@ PF_DEVICE int pf_thread_group() {
 
 /* The same, called by whole warps. The shuffle tells the compiler that a warp agrees on it, so that
  * it and what is computed from it can live in uniform registers, where wgmma wants its descriptors.
- */
+ * In a long branch on anything else nothing can. */
 PF_DEVICE int pf_group() {
     return __shfl_sync(0xffffffffu, pf_thread_group(), 0);
 }

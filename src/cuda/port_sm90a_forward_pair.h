@@ -6,6 +6,7 @@
 #define PF_PORT_SM90A_FORWARD_PAIR_H
 
 static_assert(PF_GROUPS == 2, "one pair");
+static_assert(PF_SCORE_COUNT <= 32, "a bit for each score");
 
 typedef struct alignas(16) pf_pair {
     float4 x[PF_SCORE_COUNT / 4][128];
@@ -13,8 +14,6 @@ typedef struct alignas(16) pf_pair {
     unsigned bits[128];
 } pf_pair;
 
-/* By a value that the compiler knows a warp to agree on: in branches of others it keeps nothing in
- * uniform registers. */
 PF_DEVICE bool pf_pair_is_first() {
     return pf_group() == 0;
 }

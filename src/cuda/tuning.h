@@ -60,7 +60,7 @@ PF_TUNING_TABLE pf_cuda_tuning[] = {
     GENERAL(SM_90A, FORWARD,     HALF,  128,  128,  128, 128,  2,     384, 226,  1,  1,  64)
     GENERAL(SM_90A, FORWARD,     HALF,  256,  128,   64, 256,  2,     384, 226,  1,  1,  32)
     GENERAL(SM_90A, FORWARD_JVP, HALF,   64,  128,   64,  64,  3,     384, 226,  1,  1,  96)
-    GENERAL(SM_90A, FORWARD_JVP, HALF,  128,  128,   64, 128,  2,     384, 226,  1,  1,  32)
+    GENERAL(SM_90A, FORWARD_JVP, HALF,  128,  128,   64, 128,  2,     384, 226,  1,  1,  64)
     GENERAL(SM_90A, FORWARD_JVP, HALF,  256,   64,   64, 256,  1,     384, 226,  1,  1,  16)
     GENERAL(SM_90A, BACKWARD,    HALF,   64,  128,   64,  64,  2,     384, 194,  1,  1,  48)
     GENERAL(SM_90A, BACKWARD,    HALF,  128,  128,   64, 128,  2,     384, 227,  1,  1,  32)

@@ -139,7 +139,7 @@ PLANTS = [
           "(pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2", "(pf_log2(sum) - PF_WEIGHT_SHIFT)"),
     Plant("the maximum over half of a row's lanes", "forward.f16.64.plain", FORWARD + " std=8", wrong("(o|lse)"),
           "common/kernels/forward_tile.h",
-          "max[s] = pf_slot_max(max[s]);", ""),
+          "pf_slot_max(pf_max(max[s], odd[s]))", "pf_max(max[s], odd[s])"),
     # Derivatives
     Plant("dS without delta", "backward.f16.64.plain", BACKWARD, wrong("d[qk]"),
           "common/kernels/backward_tile.h",

@@ -376,8 +376,8 @@ PF_DEVICE bool backward_weights(backward_context *c, backward_state *g, const qu
     } else {
         whole = backward_window_keeps_all(c, step);
         const bool all_kept = whole;
-        if (PF_GENERAL &&
-            bias_add(&g->bias, &c->bias, &c->sm->bias, c->a, g->s, &c->sm->bias_ring, &c->bias_pos))
+        if (PF_GENERAL && bias_apply(&g->bias, &c->bias, &c->sm->bias, c->a, g->s,
+                                     &c->sm->bias_ring, &c->bias_pos))
             whole = false;
         backward_exp(c, g, PF_GENERAL && PF_TANGENT);
         if (!all_kept)

@@ -152,7 +152,7 @@ PF_DEVICE void bias_scale(pf_scores *s, float alpha) {
 }
 
 /* A bias of -inf excludes whatever the dot product is: an infinity, or a NaN of another row. */
-PF_DEVICE void bias_exclude(pf_scores *s, pf_bias_reader *reader) {
+PF_DEVICE void bias_exclude_tile(pf_scores *s, pf_bias_reader *reader) {
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; e += PF_BIAS_RUN) {
         float x[PF_BIAS_RUN];
         pf_bias_read(reader, e, x);
@@ -229,7 +229,7 @@ PF_DEVICE pf_bias_reader bias_reader_of(const bias_places *places, int n, const 
 
 typedef struct bias_readers {
     pf_bias_reader of[1 + PF_GROUP_T];
-    bool excludes; /* where held: the bias, something */
+    bool excludes; /* the bias, something of what was read */
 } bias_readers;
 
 PF_DEVICE void bias_make_readers(bias_readers *readers, const bias_places *places,
@@ -275,7 +275,7 @@ PF_DEVICE bool bias_add_apart(const bias_places *places, bias_tiles *tiles,
         pf_bias_reader reader = bias_reader_of(places, 0, pos);
         bias_add_tile(&s[0], &reader, a->alpha);
         if (pf_bias_excludes(&reader)) {
-            bias_exclude(&s[0], &reader);
+            bias_exclude_tile(&s[0], &reader);
             excludes = true;
         }
         bias_proceed(a, ring, pos);
@@ -290,44 +290,55 @@ PF_DEVICE bool bias_add_apart(const bias_places *places, bias_tiles *tiles,
         bias_proceed(a, ring, pos);
     if (mask)
         bias_add_mask(s, tiles, a, pos);
-    if (PF_GROUP_T && excludes)
-        bias_clear_tangents(s);
     return excludes;
 }
 
-/* Dot products become scores in natural units, -inf where bias or mask excludes, and their
- * tangents, 0 there. Does it exclude any? False is right for all of this thread's scores. */
+/* Dot products become scores in natural units, and their tangents. Does bias or mask exclude any,
+ * so that bias_exclude is to follow? False is right for all of this thread's scores. */
 PF_DEVICE bool bias_add(bias_readers *readers, const bias_places *places, bias_tiles *tiles,
                         const pf_attention_kargs *a, pf_scores *s, pf_ring *ring,
                         pf_ring_pos *pos) {
     if (bias_is_apart(places, a))
         return bias_add_apart(places, tiles, a, s, ring, pos);
-    if (places->kind == BIAS_MASK) {
-        bias_add_mask(s, tiles, a, pos);
+    if (places->kind == BIAS_MASK)
         return true;
-    }
+    const bool mask = bias_is(places, a, PF_MAP_MASK);
     if (!bias_is_held(places))
         bias_make_readers(readers, places, pos);
-    const bool mask = bias_is(places, a, PF_MAP_MASK);
     bool excludes = false;
     if (bias_is(places, a, PF_MAP_BIAS)) {
         bias_add_tile(&s[0], &readers->of[0], a->alpha);
-        excludes = bias_is_held(places) ? readers->excludes : pf_bias_excludes(&readers->of[0]);
+        if (!bias_is_held(places))
+            readers->excludes = pf_bias_excludes(&readers->of[0]);
+        excludes = readers->excludes;
     } else
         bias_scale(&s[0], a->alpha);
     if (PF_GROUP_T && bias_is(places, a, PF_MAP_TBIAS))
         bias_add_tile(&s[PF_GROUP_T], &readers->of[PF_GROUP_T], a->alpha);
     else if (PF_GROUP_T)
         bias_scale(&s[PF_GROUP_T], a->alpha);
-    if (PF_RARELY(excludes || mask)) {
-        if (excludes)
-            bias_exclude(&s[0], &readers->of[0]);
-        if (mask)
-            bias_add_mask(s, tiles, a, pos);
-        if (PF_GROUP_T)
-            bias_clear_tangents(s);
-    }
     return excludes || mask;
+}
+
+/* Scores that bias or mask excludes become -inf. */
+PF_DEVICE void bias_exclude(bias_readers *readers, const bias_places *places, bias_tiles *tiles,
+                            const pf_attention_kargs *a, pf_scores *s, const pf_ring_pos *pos) {
+    if (bias_is_apart(places, a))
+        return;
+    if (bias_is(places, a, PF_MAP_BIAS) && readers->excludes)
+        bias_exclude_tile(&s[0], &readers->of[0]);
+    if (bias_is(places, a, PF_MAP_MASK))
+        bias_add_mask(s, tiles, a, pos);
+}
+
+/* Both. Are some scores excluded? False is right likewise. */
+PF_DEVICE bool bias_apply(bias_readers *readers, const bias_places *places, bias_tiles *tiles,
+                          const pf_attention_kargs *a, pf_scores *s, pf_ring *ring,
+                          pf_ring_pos *pos) {
+    const bool excludes = bias_add(readers, places, tiles, a, s, ring, pos);
+    if (PF_RARELY(excludes))
+        bias_exclude(readers, places, tiles, a, s, pos);
+    return excludes;
 }
 
 /* bias_take of a group that has the tangents alone. */

@@ -30,12 +30,12 @@ PF_DEVICE void forward_fill_v(forward_context *c, const key_walk *walk) {
     pf_ring *ring = &c->sm->v_ring;
     rows.channel0 = c->w.channel0;
     pf_rows_settle(&rows, &c->source, PF_OPERAND_V, PF_CROSS_TILE);
-    pf_ring_acquire(ring, &c->v_pos, PF_STAGES);
+    pf_ring_acquire(ring, &c->v_pos, PF_V_STAGES);
     pf_value_tile *v = c->sm->v[c->v_pos.fill];
     pf_value_load(&v[0], &c->source, PF_OPERAND_V, &rows, ring, &c->v_pos);
     if (PF_TANGENT)
         pf_value_load(&v[PF_T], &c->source, PF_OPERAND_TV, &rows, ring, &c->v_pos);
-    pf_ring_publish(ring, &c->v_pos, PF_STAGES);
+    pf_ring_publish(ring, &c->v_pos, PF_V_STAGES);
 }
 
 PF_DEVICE void forward_issue_scores(forward_context *c, forward_state *f) {
@@ -111,7 +111,7 @@ PF_DEVICE void forward_release_qk(forward_context *c, const key_walk *walk) {
 }
 
 PF_DEVICE void forward_release_v(forward_context *c) {
-    pf_ring_release(&c->sm->v_ring, &c->v_pos, PF_STAGES);
+    pf_ring_release(&c->sm->v_ring, &c->v_pos, PF_V_STAGES);
     PF_REFILL({
         if (!key_walk_done(&c->fill_v, c->a)) {
             forward_fill_v(c, &c->fill_v);
@@ -154,7 +154,7 @@ PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk
             bias_skip(c->a, &c->sm->bias_ring, &c->bias_pos);
             forward_release_bias(c);
         }
-        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
+        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_V_STAGES);
         forward_release_v(c);
         key_walk_next(walk, c->a, &c->w);
         if (in_turn) /* tiles are given back first: others may hold the turn until then */
@@ -163,14 +163,17 @@ PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk
 }
 
 /* One tile after the other: scores, softmax, output. The output of a tile and the scores of the
- * next are one turn. */
+ * next are one turn, so the next tile of K is awaited within the output. */
 PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
     key_walk walk = key_walk_begin(c->a, &c->w);
     pf_turn_wait();
     if (PF_GROUPS_SKIP)
         forward_skip(c, f, &walk, true);
-    for (; !key_walk_done(&walk, c->a); key_walk_next(&walk, c->a, &c->w)) {
+    if (PF_TAKES_AHEAD && !key_walk_done(&walk, c->a))
         forward_take_qk(c, f, &walk);
+    while (!key_walk_done(&walk, c->a)) {
+        if (!PF_TAKES_AHEAD)
+            forward_take_qk(c, f, &walk);
         forward_issue_scores(c, f);
         pf_turn_pass();
         forward_take_bias(c, f);
@@ -179,9 +182,12 @@ PF_DEVICE void forward_walk_in_order(forward_context *c, forward_state *f) {
         forward_softmax(c, f, &walk);
         forward_pack(c, f);
         forward_rescale(f);
-        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
+        pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_V_STAGES);
         pf_turn_wait();
         forward_issue_out(c, f);
+        key_walk_next(&walk, c->a, &c->w);
+        if (PF_TAKES_AHEAD && !key_walk_done(&walk, c->a))
+            forward_take_qk(c, f, &walk);
         pf_mma_wait(0);
         forward_release_v(c);
     }
@@ -194,7 +200,7 @@ PF_DEVICE void forward_step_overlapped(forward_context *c, forward_state *f, con
     pf_ring_take(&c->sm->k_ring, &c->k_pos, PF_STAGES);
     pf_turn_wait();
     forward_issue_scores(c, f);
-    pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
+    pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_V_STAGES);
     forward_issue_out(c, f);
     pf_turn_pass();
     forward_take_bias(c, f);
@@ -249,7 +255,7 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f, for
             forward_step_overlapped(c, f, &walk);
         while (key_walk_next_of_pair(&walk));
     }
-    pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_STAGES);
+    pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_V_STAGES);
     forward_issue_out(c, f);
     forward_look_ahead(c, next);
     pf_mma_wait(0);
@@ -319,7 +325,7 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     c.a = PF_KERNEL_ARGS;
     pf_ring_init(&sm->q_ring, PF_Q_STAGES);
     pf_ring_init(&sm->k_ring, PF_STAGES);
-    pf_ring_init(&sm->v_ring, PF_STAGES);
+    pf_ring_init(&sm->v_ring, PF_V_STAGES);
     if (PF_BIAS_BYTES > 0)
         pf_ring_init(&sm->bias_ring, bias_stages(c.a));
     pf_block_sync();

@@ -27,6 +27,16 @@
 #define PF_Q_STAGES 1
 #endif
 
+/* Targets whose products are done once they are issued. */
+#ifndef PF_TAKES_AHEAD
+#define PF_TAKES_AHEAD 0
+#endif
+
+/* Targets with room for as many tiles of V as of K. */
+#ifndef PF_V_STAGES
+#define PF_V_STAGES PF_STAGES
+#endif
+
 /* Targets that keep H in registers, as they do P. */
 #ifndef PF_PARKS_WEIGHTS
 #define PF_PARKS_WEIGHTS 0
@@ -38,7 +48,7 @@
 typedef struct forward_shared {
     pf_owned_tile q[PF_Q_STAGES][1 + PF_TANGENT];
     pf_cross_tile k[PF_STAGES][1 + PF_TANGENT];
-    pf_value_tile v[PF_STAGES][1 + PF_TANGENT];
+    pf_value_tile v[PF_V_STAGES][1 + PF_TANGENT];
 #if PF_PARKS_WEIGHTS
     pf_exchange h;
 #endif
@@ -109,9 +119,7 @@ typedef struct forward_state {
     float rescale[PF_SLOTS];      /* what the last tile's maximum does to sums so far */
     bool rescales;                /* anything, to some thread's */
     float slack[PF_SLOTS];        /* of the maximum, where it is lazy */
-#if PF_FORWARD_PAIRED
-    unsigned excluded; /* which of the scores are not kept, a bit for each */
-#endif
+    unsigned excluded;            /* scores that are not kept, a bit for each; where paired */
     pf_span whole;                /* tiles of keys of which the group's rows keep all */
 } forward_state;
 
@@ -158,7 +166,7 @@ PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const bool keep = pf_span_keeps(kept[pf_score_slot(e)], pf_score_cross(e));
         f->s[0].x[e] = keep ? f->s[0].x[e] : -PF_INFINITY;
-        if (PF_GROUP_T)
+        if (PF_GROUP_T && !PF_GENERAL)
             f->s[PF_GROUP_T].x[e] = keep ? f->s[PF_GROUP_T].x[e] : 0.f;
     }
 }
@@ -204,40 +212,33 @@ PF_DEVICE bool forward_keeps_all(const forward_context *c, const forward_state *
 }
 
 /* Dot products to scores: in the general kernel in natural units, in the plain one and with a mask
- * alone as they are; -inf where they are not kept. Are there such? False is right for all of this
- * thread's scores. */
+ * alone as they are. Are some not kept, so that forward_exclude is to follow? False is right for
+ * all of this thread's scores. */
 PF_DEVICE bool forward_scores(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
-    const forward_work *w = &c->w;
-    const int j0 = walk->tile * PF_CROSS_TILE;
     if (PF_GENERAL && PF_RARELY(!bias_is_staged(&c->bias, a))) {
-        forward_add_bias(f, a, w, walk->pair, j0);
-        return true;
+        forward_add_bias(f, a, &c->w, walk->pair, walk->tile * PF_CROSS_TILE);
+        return PF_FORWARD_PAIRED;
     }
-    bool excludes = false;
-    if (PF_GENERAL) {
-        excludes = bias_add(&f->bias, &c->bias, &c->sm->bias, a, f->s, &c->sm->bias_ring, &c->bias_pos);
-        if (!bias_is_held(&c->bias))
-            forward_release_bias(c);
-    }
-    if (PF_RARELY(!forward_keeps_all(c, f, walk))) {
-        forward_mask_window(f, a, w, walk->pair, j0);
-        excludes = true;
-    }
-    return excludes;
+    const bool excludes = PF_GENERAL && bias_add(&f->bias, &c->bias, &c->sm->bias, a, f->s,
+                                                 &c->sm->bias_ring, &c->bias_pos);
+    return excludes || !forward_keeps_all(c, f, walk);
 }
 
-/* The group that has the tangents sees neither bias nor window: it is told which scores are not
- * kept. */
-PF_DEVICE void forward_note_excluded(forward_state *f, bool any) {
-#if PF_FORWARD_PAIRED
-    f->excluded = 0;
-    if (PF_RARELY(any))
-        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) f->excluded |=
-            f->s[0].x[e] == -PF_INFINITY ? 1u << e : 0;
-#else
-    (void)f, (void)any;
-#endif
+/* Scores that are not kept become -inf, their tangents 0. A group that has the tangents alone sees
+ * neither bias nor window: it is told which these are. All this is one branch, since code that is
+ * jumped over takes time to be fetched. */
+PF_DEVICE void forward_exclude(forward_context *c, forward_state *f, const key_walk *walk) {
+    if (!PF_GENERAL || bias_is_staged(&c->bias, c->a)) {
+        if (PF_GENERAL)
+            bias_exclude(&f->bias, &c->bias, &c->sm->bias, c->a, f->s, &c->bias_pos);
+        if (PF_RARELY(!forward_keeps_all(c, f, walk)))
+            forward_mask_window(f, c->a, &c->w, walk->pair, walk->tile * PF_CROSS_TILE);
+        if (PF_GROUP_T && PF_GENERAL)
+            bias_clear_tangents(f->s);
+    }
+    PF_UNROLL for (int e = 0; PF_FORWARD_PAIRED && e < PF_SCORE_COUNT; ++e) f->excluded |=
+        f->s[0].x[e] == -PF_INFINITY ? 1u << e % 32 : 0;
 }
 
 /* Are outputs to be scaled at all? Where the maximum is lazy they seldom are. */
@@ -247,8 +248,8 @@ PF_DEVICE bool forward_any_scales(const float *scale) {
     return pf_any_lane(any);
 }
 
-/* The largest scores of slots so far, over this thread's keys. Each is found along two chains,
- * since one alone would take the time of all its steps. */
+/* The largest scores of slots so far. Each is found along two chains, since one alone would take
+ * the time of all its steps. */
 PF_DEVICE void forward_find_max(const forward_state *f, float max[PF_SLOTS]) {
     float odd[PF_SLOTS];
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = odd[s] = f->max[s];
@@ -256,7 +257,26 @@ PF_DEVICE void forward_find_max(const forward_state *f, float max[PF_SLOTS]) {
         float *chain = e % 2 ? odd : max;
         chain[pf_score_slot(e)] = pf_max(chain[pf_score_slot(e)], f->s[0].x[e]);
     }
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = pf_max(max[s], odd[s]);
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = pf_slot_max(pf_max(max[s], odd[s]));
+}
+
+/* The tile's scores, and with them the largest of slots so far. Where all of the bias is held, the
+ * maximum is found before a branch on what it excludes, and perhaps again: the tangents, of which
+ * it needs nothing, are then added meanwhile. */
+PF_DEVICE void forward_score_tile(forward_context *c, forward_state *f, const key_walk *walk,
+                                  float max[PF_SLOTS]) {
+    const bool held = PF_GENERAL && bias_is_held(&c->bias), late = PF_GROUP_T && held;
+    f->excluded = 0;
+    const bool excludes = forward_scores(c, f, walk);
+    if (!late && PF_RARELY(excludes))
+        forward_exclude(c, f, walk);
+    if (PF_GENERAL && !held && bias_is_staged(&c->bias, c->a))
+        forward_release_bias(c);
+    forward_find_max(f, max);
+    if (late && PF_RARELY(excludes)) {
+        forward_exclude(c, f, walk);
+        forward_find_max(f, max);
+    }
 }
 
 /* Scores to weights, unnormalised: P = exp(s - max), H = P * t, both shifted by PF_WEIGHT_SHIFT.
@@ -266,12 +286,9 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
     const pf_attention_kargs *a = c->a;
     const bool natural = bias_is_natural(&c->bias);
     const float unit = natural ? PF_LOG2E : a->alpha_log2e;
-    forward_note_excluded(f, forward_scores(c, f, walk));
-
     float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
-    forward_find_max(f, max);
+    forward_score_tile(c, f, walk, max);
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
-        max[s] = pf_slot_max(max[s]);
         if (PF_LAZY_MAX && !((max[s] - f->max[s]) * unit > f->slack[s]))
             max[s] = f->max[s];
         offset[s] = max[s] == -PF_INFINITY ? 0.f : max[s]; /* no key kept yet */

@@ -155,6 +155,11 @@
  * WHOLE TILES: PF_WHOLE_AHEAD 0 for targets short of registers: forward then finds out for each
  * tile whether it is kept whole, not once a walk
  *
+ * V STAGES: PF_V_STAGES for targets that have less than PF_STAGES buffers for tiles of V in forward
+ *
+ * TAKING AHEAD: PF_TAKES_AHEAD 1 for targets whose products run on: where forward walks in order it
+ *     then waits for the next tile of K while the output of one is under way
+ *
  * PARKED WEIGHTS, likewise, for targets that have registers for one pf_weights beside the next
  * scores: PF_PARKS_WEIGHTS 1    forward with its JVP leaves the second in shared memory:
  *         pf_weights_park(parked, w) into the group's part of a pf_exchange, for the group alone,
@@ -166,8 +171,9 @@
  *         Threads of the same place in both hold the same elements of a fragment
  *     pf_pair_is_first()     is this the first of the two groups? The first gives, the second takes
  *     pf_pair                shared state of what they hand over
- *     pf_pair_give(pair, x, slots), pf_pair_take(pair, x, slots)  PF_SCORE_COUNT floats of a
- *         fragment and PF_SLOTS of its rows, in order; each waits for the other
+ *     pf_pair_give(pair, x, slots, bits), bits = pf_pair_take(pair, x, slots)  PF_SCORE_COUNT
+ *         floats of a fragment, PF_SLOTS of its rows and a bit for each of its at most 32
+ *         elements, in order; each waits for the other
  *     pf_ring_init_for(ring, stages, groups)  pf_ring_init for a ring that so many groups consume
  *
  * CLUSTERS, likewise, for targets whose workgroups can reach into each other's shared memory:
