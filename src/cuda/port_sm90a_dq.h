@@ -76,9 +76,12 @@ PF_DEVICE void pf_lag_give(const pf_lag *lag, int ahead, pf_exchange (*exchanges
     const pf_u32 n = lag->taken + ahead, at = n % PF_EXCHANGES;
     pf_barrier_wait(&pf_port()->lag_free[at], n / PF_EXCHANGES % 2 ^ 1);
     pf_exchange_store(exchanges[at], w);
+}
+
+PF_DEVICE void pf_lag_publish(const pf_lag *lag, int ahead) {
     pf_async_fence();
     __syncwarp();
-    pf_barrier_arrive_one(&pf_port()->lag_full[at]);
+    pf_barrier_arrive_one(&pf_port()->lag_full[(lag->taken + ahead) % PF_EXCHANGES]);
 }
 
 PF_DEVICE pf_exchange *pf_lag_take(const pf_lag *lag, pf_exchange (*exchanges)[1]) {

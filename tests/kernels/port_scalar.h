@@ -27,7 +27,9 @@ extern "C" {
 #define PF_INFINITY INFINITY
 #define PF_OVERLAP PF_TEST_OVERLAP
 #define PF_BACKWARD_LAGS !PF_GENERAL
-#define PF_BACKWARD_TURNS 1
+/* Both ways, by the type. */
+#define PF_BACKWARD_TURNS (PF_ELEMENT == PF_KTYPE_F16)
+#define PF_TAKES_AHEAD (PF_ELEMENT == PF_KTYPE_F16)
 #define PF_SPREADS_WALKS !PF_GENERAL
 #define PF_LAZY_MAX PF_TEST_OVERLAP
 #define PF_PARKS_WEIGHTS (PF_TEST_OVERLAP && PF_OP == PF_OP_FORWARD_JVP)
@@ -401,14 +403,14 @@ PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
 
 #if PF_BACKWARD_LAGS
 typedef struct pf_lag {
-    int taken;
+    int taken, published;
 } pf_lag;
 
 PF_DEVICE void pf_lag_init() {
 }
 
 PF_DEVICE void pf_lag_begin(pf_lag *lag) {
-    lag->taken = 0;
+    lag->taken = lag->published = 0;
 }
 
 PF_DEVICE void pf_lag_give(const pf_lag *lag, int ahead, pf_exchange (*exchanges)[1 + PF_TANGENT],
@@ -416,7 +418,13 @@ PF_DEVICE void pf_lag_give(const pf_lag *lag, int ahead, pf_exchange (*exchanges
     pf_exchange_publish(exchanges[(lag->taken + ahead) % PF_EXCHANGES], w);
 }
 
+PF_DEVICE void pf_lag_publish(pf_lag *lag, int ahead) {
+    scalar_require(lag->published == lag->taken + ahead, "dS is told of out of order");
+    ++lag->published;
+}
+
 PF_DEVICE pf_exchange *pf_lag_take(const pf_lag *lag, pf_exchange (*exchanges)[1 + PF_TANGENT]) {
+    scalar_require(lag->taken < lag->published, "dS is taken before it is told of");
     return exchanges[lag->taken % PF_EXCHANGES];
 }
 

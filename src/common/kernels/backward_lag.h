@@ -19,6 +19,7 @@ typedef struct pf_lag {
 #define pf_lag_begin(lag) ((void)(lag))
 #define pf_lag_give(lag, ahead, exchanges, w)                                                      \
     ((void)(lag), (void)(ahead), (void)(exchanges), (void)(w))
+#define pf_lag_publish(lag, ahead) ((void)(lag), (void)(ahead))
 #define pf_lag_take(lag, exchanges) ((void)(lag), (exchanges)[0])
 #define pf_lag_done(lag) ((void)(lag))
 #endif
@@ -34,8 +35,8 @@ PF_DEVICE void backward_turn_pass() {
         pf_turn_pass();
 }
 
-/* From the tiles of a step to its dS, which is given to all groups, `ahead` of the next to take.
- * The weights are packed once dS needs no registers any more. */
+/* From the tiles of a step to its dS, which is put where all groups take it, `ahead` of the next to
+ * take. The weights are packed once dS needs no registers any more. */
 PF_DEVICE void backward_lagged_ds(backward_context *c, pf_lag *lag, backward_state *g,
                                   const query_step *step, int ahead) {
     pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_STAGES);
@@ -49,10 +50,13 @@ PF_DEVICE void backward_lagged_ds(backward_context *c, pf_lag *lag, backward_sta
     backward_ds(c, g, whole);
     backward_pack_weights(g);
     pf_lag_give(lag, ahead, c->ds, g->ds);
+    if (PF_BACKWARD_TURNS)
+        pf_lag_publish(lag, ahead);
 }
 
 /* A consumer's steps of one pair. dQ is added to memory while the products behind it are under way.
- */
+ * The others, who need dS in their next step, are told of it once its products are issued, but
+ * where groups take turns before: it would make these longer. */
 PF_DEVICE void backward_lagged_steps(backward_context *c, pf_lag *lag, query_walk *walk,
                                      backward_fills *fills, backward_state *g, pf_out *dk,
                                      pf_out *dv) {
@@ -65,6 +69,8 @@ PF_DEVICE void backward_lagged_steps(backward_context *c, pf_lag *lag, query_wal
     backward_turn_wait();
     backward_issue_dv(c, g, dv);
     backward_issue_dk(c, g, dk);
+    if (!PF_BACKWARD_TURNS)
+        pf_lag_publish(lag, 0);
     pf_mma_wait(0);
     for (;;) {
         backward_release_dout(c, fills);
@@ -78,6 +84,8 @@ PF_DEVICE void backward_lagged_steps(backward_context *c, pf_lag *lag, query_wal
         backward_issue_dq(c, pf_lag_take(lag, c->ds), c->w.channel0, &dq);
         backward_issue_dv(c, g, dv);
         backward_issue_dk(c, g, dk);
+        if (!PF_BACKWARD_TURNS)
+            pf_lag_publish(lag, 1);
         pf_mma_wait(2);
         pf_lag_done(lag);
         backward_add_dq(c, &dq, &step, c->w.channel0);

@@ -140,6 +140,7 @@
  *     pf_lag_begin(lag)      a thread's pf_lag, its place among the PF_EXCHANGES exchanges:
  *     pf_lag_give(lag, ahead, exchanges, w)  put the group's w into the one that is taken next, or
  *         `ahead` after it, once all groups have done with what is there
+ *     pf_lag_publish(lag, ahead)      then tell all groups
  *     pf_lag_take(lag, exchanges)     the next one to take, once the w of all groups is there
  *     pf_lag_done(lag)       the group's product from that is done
  *
@@ -155,7 +156,8 @@
  * WHOLE TILES: PF_WHOLE_AHEAD 0 for targets short of registers: forward then finds out for each
  * tile whether it is kept whole, not once a walk
  *
- * V STAGES: PF_V_STAGES for targets that have less than PF_STAGES buffers for tiles of V in forward
+ * V STAGES: PF_V_STAGES for targets with a producer that have less than PF_STAGES buffers for tiles
+ *     of V in forward
  *
  * TAKING AHEAD: PF_TAKES_AHEAD 1 for targets whose products run on: where forward walks in order it
  *     then waits for the next tile of K while the output of one is under way
