@@ -265,7 +265,7 @@ PF_DEVICE void bias_add_mask(pf_scores *s, bias_tiles *tiles, const pf_attention
     mask_exclude(&s[0], &reader);
 }
 
-/* bias_add where each tensor has a stage of its own. */
+/* bias_apply where each tensor has a stage of its own. */
 PF_DEVICE bool bias_add_apart(const bias_places *places, bias_tiles *tiles,
                               const pf_attention_kargs *a, pf_scores *s, pf_ring *ring,
                               pf_ring_pos *pos) {
@@ -320,7 +320,7 @@ PF_DEVICE bool bias_add(bias_readers *readers, const bias_places *places, bias_t
     return excludes || mask;
 }
 
-/* Scores that bias or mask excludes become -inf. */
+/* Scores that bias or mask excludes become -inf, where bias_add has not made them so already. */
 PF_DEVICE void bias_exclude(bias_readers *readers, const bias_places *places, bias_tiles *tiles,
                             const pf_attention_kargs *a, pf_scores *s, const pf_ring_pos *pos) {
     if (bias_is_apart(places, a))

@@ -32,10 +32,10 @@ PF_DEVICE void forward_pair_fill_v(forward_context *c, const key_walk *walk, int
     pf_ring *ring = tangent ? &c->sm->tv_ring : &c->sm->v_ring;
     pf_ring_pos *pos = tangent ? &c->tv_pos : &c->v_pos;
     pf_rows_settle(&rows, &c->source, PF_OPERAND_V, PF_CROSS_TILE);
-    pf_ring_acquire(ring, pos, PF_STAGES);
+    pf_ring_acquire(ring, pos, PF_V_STAGES);
     pf_value_load(&c->sm->v[pos->fill][tangent], &c->source, tangent ? PF_OPERAND_TV : PF_OPERAND_V,
                   &rows, ring, pos);
-    pf_ring_publish(ring, pos, PF_STAGES);
+    pf_ring_publish(ring, pos, PF_V_STAGES);
 }
 
 /* What one producer loads for an item of work. */
@@ -89,11 +89,11 @@ PF_DEVICE void forward_pair_primal(forward_context *c) {
         pf_pair_give(&sm->pair, f.s[0].x, f.rescale, f.excluded);
         forward_pack(c, &f);
         forward_rescale(&f);
-        pf_ring_take(&sm->v_ring, &c->v_pos, PF_STAGES);
+        pf_ring_take(&sm->v_ring, &c->v_pos, PF_V_STAGES);
         pf_out_mma_value(&f.o[0], &f.p[0], &sm->v[c->v_pos.take][0]);
         pf_mma_commit();
         pf_mma_wait(0);
-        pf_ring_release(&sm->v_ring, &c->v_pos, PF_STAGES);
+        pf_ring_release(&sm->v_ring, &c->v_pos, PF_V_STAGES);
     }
     forward_normalize(c, &f);
     forward_pair_give_out(c, &f);
@@ -184,16 +184,16 @@ PF_DEVICE void forward_tangent_weights(forward_context *c, forward_tangent *g) {
 
 PF_DEVICE void forward_tangent_out(forward_context *c, forward_tangent *g) {
     forward_shared *sm = c->sm;
-    pf_ring_take(&sm->v_ring, &c->v_pos, PF_STAGES);
+    pf_ring_take(&sm->v_ring, &c->v_pos, PF_V_STAGES);
     pf_out_mma_value(&g->o, &g->h, &sm->v[c->v_pos.take][0]);
     pf_mma_commit();
-    pf_ring_take(&sm->tv_ring, &c->tv_pos, PF_STAGES);
+    pf_ring_take(&sm->tv_ring, &c->tv_pos, PF_V_STAGES);
     pf_out_mma_value(&g->o, &g->p, &sm->v[c->tv_pos.take][PF_T]);
     pf_mma_commit();
     pf_mma_wait(1);
-    pf_ring_release(&sm->v_ring, &c->v_pos, PF_STAGES);
+    pf_ring_release(&sm->v_ring, &c->v_pos, PF_V_STAGES);
     pf_mma_wait(0);
-    pf_ring_release(&sm->tv_ring, &c->tv_pos, PF_STAGES);
+    pf_ring_release(&sm->tv_ring, &c->tv_pos, PF_V_STAGES);
 }
 
 /* tO = sum / l - mean O, and tL, the mean. */
@@ -257,8 +257,8 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
     pf_ring_init(&sm->q_ring, 1);
     pf_ring_init(&sm->k_ring, PF_STAGES);
     pf_ring_init_for(&sm->tk_ring, PF_STAGES, 1);
-    pf_ring_init(&sm->v_ring, PF_STAGES);
-    pf_ring_init_for(&sm->tv_ring, PF_STAGES, 1);
+    pf_ring_init(&sm->v_ring, PF_V_STAGES);
+    pf_ring_init_for(&sm->tv_ring, PF_V_STAGES, 1);
     if (PF_BIAS_BYTES > 0)
         pf_ring_init(&sm->bias_ring, bias_stages(c.a));
     pf_block_sync();

@@ -237,8 +237,9 @@ PF_DEVICE void forward_exclude(forward_context *c, forward_state *f, const key_w
         if (PF_GROUP_T && PF_GENERAL)
             bias_clear_tangents(f->s);
     }
-    PF_UNROLL for (int e = 0; PF_FORWARD_PAIRED && e < PF_SCORE_COUNT; ++e) f->excluded |=
-        f->s[0].x[e] == -PF_INFINITY ? 1u << e % 32 : 0;
+    if (PF_FORWARD_PAIRED)
+        PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) f->excluded |=
+            f->s[0].x[e] == -PF_INFINITY ? 1u << e % 32 : 0;
 }
 
 /* Are outputs to be scaled at all? Where the maximum is lazy they seldom are. */
