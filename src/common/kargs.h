@@ -145,7 +145,8 @@ typedef struct pf_attention_kargs {
 
     float alpha;
     float alpha_log2e;
-    float lse_unit; /* of PF_STAT_LSE: log2(e) for the plain kernels, 1 for the general ones */
+    int alpha_shifts; /* a power of two, at most 1: bf16 times alpha is exact */
+    float lse_unit;   /* of PF_STAT_LSE: log2(e) for the plain kernels, 1 for the general ones */
 
     int element_type; /* of the operands, PF_KTYPE_* as all types here */
     int bias_type, tbias_type, o_type, to_type;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kargs_fill.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "staged_bias.h"
@@ -139,6 +140,12 @@ static void fill_divisors(const pf_problem *problem, const pf_plan *plan,
     args->by_tiles = pf_divisor_of((rows + tile - 1) / tile);
 }
 
+/* Is it 1, 1/2, ..., 2^-16? Less would take numbers of bf16 that matter below its normal ones. */
+static bool shifts(double alpha) {
+    int exponent;
+    return frexp(alpha, &exponent) == 0.5 && exponent <= 1 && exponent >= -15;
+}
+
 static void fill_sizes(const pf_problem *problem, pf_attention_kargs *args) {
     args->batch = (int)problem->batch;
     args->heads = (int)problem->heads;
@@ -151,6 +158,7 @@ static void fill_sizes(const pf_problem *problem, pf_attention_kargs *args) {
     args->deterministic = problem->deterministic;
     args->alpha = (float)problem->alpha;
     args->alpha_log2e = (float)(problem->alpha * LOG2E);
+    args->alpha_shifts = shifts(problem->alpha);
     args->lse_unit = pf_problem_is_general(problem) ? 1.0f : (float)LOG2E;
     args->element_type = (int)problem->dtype;
 }

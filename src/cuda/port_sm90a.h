@@ -10,6 +10,10 @@
 #define PF_KERNEL_TAIL , const __grid_constant__ pf_tensor_maps pf_maps
 /* The JVP has registers for it only without bias, and with H in shared memory. */
 #define PF_PARKS_WEIGHTS (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && !PF_GENERAL)
+/* The JVP would multiply each H by alpha. In f16 small queries lose bits by it; at D 128 alpha is
+ * seldom a power of two, at D 256 groups share their queries. */
+#define PF_SCALES_QUERIES                                                                          \
+    (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM == 64 && !PF_GENERAL && PF_ELEMENT == PF_KTYPE_BF16)
 /* So that the queries of the next item or pair come while those of the last are in use. */
 #define PF_Q_STAGES (PF_OP == PF_OP_FORWARD && PF_HEAD_DIM <= 128 && !PF_GENERAL ? 2 : 1)
 /* What one tile of V leaves has room for tiles of bias, which come from farther away. */
@@ -88,6 +92,7 @@ typedef struct pf_owned {
 enum {
     PF_BARRIER_TURN = 1, /* one a group */
     PF_BARRIER_EXCHANGE = 4,
+    PF_BARRIER_SCALED = 5,  /* one a group */
     PF_BARRIER_DQ_FULL = 5, /* one a group */
     PF_BARRIER_DQ_FREE = 8, /* one a group */
     PF_BARRIER_PAIR_SCORES = 11,
@@ -109,6 +114,39 @@ PF_DEVICE int pf_group() {
 
 PF_DEVICE bool pf_any_lane(bool x) {
     return __any_sync(0xffffffffu, x);
+}
+
+/* Floats that are not negative are in the order of their bits, negative ones in the opposite one.
+ * Not where groups or bias leave scores few at a time. */
+#define PF_MAX3                                                                                    \
+    (PF_OP == PF_OP_FORWARD ? PF_GROUPS < 4                                                        \
+                            : PF_HEAD_DIM == 128 || (PF_HEAD_DIM == 64 && !PF_GENERAL))
+#define PF_OF_THREE(name, instruction)                                                             \
+    PF_DEVICE float name(float a, float b, float c) {                                              \
+        float x;                                                                                   \
+        asm("{\n.reg .s32 a, b, c;\nmov.b32 a, %1;\nmov.b32 b, %2;\nmov.b32 c, %3;\n" instruction  \
+            " a, a, b;\n" instruction " a, a, c;\nmov.b32 %0, a;\n}"                               \
+            : "=f"(x)                                                                              \
+            : "f"(a), "f"(b), "f"(c));                                                             \
+        return x;                                                                                  \
+    }
+PF_OF_THREE(pf_max3, "max.s32")
+PF_OF_THREE(pf_max3_negative, "min.s32")
+
+/* In the JVP, where each bit decides on two elements, compilers make more instructions of it. */
+#define PF_SLOT_BITS (PF_OP == PF_OP_FORWARD)
+static_assert(!PF_SLOT_BITS || PF_SCORE_COUNT / PF_SLOTS <= 32, "a bit for each element of a slot");
+
+/* Those from cross row x on, of which each eight have two. */
+PF_DEVICE pf_u32 pf_slot_bits_from(int x) {
+    const int lane_x = x - 2 * (pf_lane() % 4), before = (lane_x >> 3) * 2 + min(lane_x & 7, 2);
+    pf_u32 bits;
+    asm("shl.b32 %0, -1, %1;" : "=r"(bits) : "r"(max(before, 0))); /* by 32 and more: none */
+    return bits;
+}
+
+PF_DEVICE pf_u32 pf_slot_bits(int begin, int end) {
+    return pf_slot_bits_from(begin) & ~pf_slot_bits_from(end);
 }
 
 /* Its rows within the owned tile. */
@@ -307,6 +345,29 @@ PF_DEVICE void pf_stats_load(float *to, pf_u64 address, pf_ring *ring, const pf_
 PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_source *, int,
                              const pf_rows *) {
     o->rows = pf_wgmma_tile(pf_shared_address(tile->bytes[0][pf_group_begin()]), 16);
+}
+
+PF_DEVICE pf_u32 pf_bf16_products(pf_u32 a, pf_u32 b) {
+    pf_u32 x;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
+    return x;
+}
+
+/* A thread scales 16 bytes of the group's rows at a time. */
+PF_DEVICE void pf_owned_scale(pf_owned_tile *tiles, int count, float factor) {
+    const pf_u32 f = pf_pack_pair(factor, factor);
+    const int slabs = PF_HEAD_DIM / PF_SLAB;
+    PF_UNROLL for (int n = 0; n < count * slabs; ++n) {
+        uint4 *rows = (uint4 *)tiles[n / slabs].bytes[n % slabs][pf_group_begin()];
+        PF_UNROLL for (int i = 0; i < 64 * PF_ROW_BYTES / 16; i += 128) {
+            const uint4 x = rows[i + threadIdx.x % 128];
+            rows[i + threadIdx.x % 128] =
+                make_uint4(pf_bf16_products(x.x, f), pf_bf16_products(x.y, f),
+                           pf_bf16_products(x.z, f), pf_bf16_products(x.w, f));
+        }
+    }
+    pf_async_fence();
+    pf_named_sync(PF_BARRIER_SCALED + pf_thread_group(), 128);
 }
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,

@@ -162,6 +162,24 @@ static void assert_same_tensor(const pf_karg_tensor *got, const pfattn_tensor *w
     }
 }
 
+/* Queries of bf16 are scaled by alpha only where no bit of them can be lost or overflow: by 1, 1/2,
+ * ..., 2^-16. */
+static void alpha_that_shifts(void **state) {
+    (void)state;
+    static const struct {
+        double alpha;
+        int shifts;
+    } cases[] = {{1, 1},    {0.5, 1}, {0.125, 1},      {0x1p-16, 1}, {0x1p-17, 0}, {2, 0},
+                 {0.75, 0}, {0.1, 0}, {0.08838835, 0}, {-0.5, 0},    {0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pfattn_attention a = test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_BF16, small);
+        a.flags = PFATTN_FLAG_ALPHA;
+        a.alpha = cases[i].alpha;
+        pf_problem problem = test_problem(PF_FORWARD_JVP, &a);
+        assert_int_equal(fill(&problem).alpha_shifts, cases[i].shifts);
+    }
+}
+
 /* Sizes, alpha and every operand of forward JVP arrive, and what is absent is zero. */
 static void forward_operands(void **state) {
     (void)state;
@@ -527,19 +545,13 @@ static void batches_that_share_a_bias(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_by_hand),
-        cmocka_unit_test(windows_of_all_diagonals),
-        cmocka_unit_test(default_diagonal),
-        cmocka_unit_test(forward_operands),
-        cmocka_unit_test(gradients),
-        cmocka_unit_test(scratch_addresses),
-        cmocka_unit_test(batches_that_share_a_bias),
-        cmocka_unit_test(key_live_strides),
-        cmocka_unit_test(operand_rows),
-        cmocka_unit_test(merge_arguments),
-        cmocka_unit_test(split_arguments),
-        cmocka_unit_test(narrow_arguments),
-        cmocka_unit_test(divisors),
+        cmocka_unit_test(windows_by_hand),   cmocka_unit_test(windows_of_all_diagonals),
+        cmocka_unit_test(default_diagonal),  cmocka_unit_test(alpha_that_shifts),
+        cmocka_unit_test(forward_operands),  cmocka_unit_test(gradients),
+        cmocka_unit_test(scratch_addresses), cmocka_unit_test(batches_that_share_a_bias),
+        cmocka_unit_test(key_live_strides),  cmocka_unit_test(operand_rows),
+        cmocka_unit_test(merge_arguments),   cmocka_unit_test(split_arguments),
+        cmocka_unit_test(narrow_arguments),  cmocka_unit_test(divisors),
         cmocka_unit_test(work_divisors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,9 @@ extern "C" {
 #define PF_TAKES_AHEAD (PF_ELEMENT == PF_KTYPE_F16)
 #define PF_SPREADS_WALKS !PF_GENERAL
 #define PF_LAZY_MAX PF_TEST_OVERLAP
+#define PF_MAX3 (PF_ELEMENT == PF_KTYPE_F16)
+#define PF_SLOT_BITS PF_TEST_OVERLAP
+#define PF_SCALES_QUERIES (PF_ELEMENT == PF_KTYPE_BF16 && !PF_GENERAL)
 #define PF_PARKS_WEIGHTS (PF_TEST_OVERLAP && PF_OP == PF_OP_FORWARD_JVP)
 #define PF_EXCHANGES 2
 #define pf_any_lane(x) (x)
@@ -109,6 +112,30 @@ PF_DEVICE void pf_widen_run(unsigned long long to, unsigned long long from) {
         scalar_fail("a run to widen is not aligned");
     for (int n = 0; n < PF_WIDEN_RUN; ++n)
         ((unsigned short *)to)[n] = (unsigned short)(((const unsigned char *)from)[n] << 8);
+}
+
+/* The bits of floats, in the order of integers. */
+PF_DEVICE float scalar_of_three(float a, float b, float c, bool least) {
+    const float x[3] = {a, b, c};
+    int at = 0, bits[3];
+    memcpy(bits, x, sizeof bits);
+    for (int n = 1; n < 3; ++n)
+        if (least ? bits[n] < bits[at] : bits[n] > bits[at])
+            at = n;
+    return x[at];
+}
+PF_DEVICE float pf_max3(float a, float b, float c) {
+    return scalar_of_three(a, b, c, false);
+}
+PF_DEVICE float pf_max3_negative(float a, float b, float c) {
+    return scalar_of_three(a, b, c, true);
+}
+
+PF_DEVICE unsigned pf_slot_bits(int begin, int end) {
+    unsigned bits = 0;
+    for (int n = 0; n < PF_CROSS_TILE; ++n)
+        bits |= (unsigned)(begin <= n && n < end) << n;
+    return bits;
 }
 
 typedef struct pf_scores {
@@ -258,6 +285,16 @@ typedef struct pf_owned {
 PF_DEVICE void pf_owned_take(pf_owned *o, const pf_owned_tile *tile, const pf_source *, int,
                              const pf_rows *) {
     o->tile = tile;
+}
+
+PF_DEVICE void pf_owned_scale(pf_owned_tile *tiles, int count, float factor) {
+    int exponent;
+    if (frexpf(factor, &exponent) != 0.5f)
+        scalar_fail("queries are scaled by other than a power of two");
+    for (int n = 0; n < count; ++n)
+        for (int r = 0; r < PF_OWNED_TILE; ++r)
+            for (int c = 0; c < PF_HEAD_DIM; ++c)
+                tiles[n].x[r][c] *= factor;
 }
 
 PF_DEVICE void pf_stats_load(float *to, unsigned long long address, pf_ring *,

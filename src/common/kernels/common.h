@@ -210,6 +210,30 @@ PF_DEVICE bool pf_span_keeps(pf_span span, int x) {
     return (unsigned)(x - span.begin) < span.count;
 }
 
+/* Targets that look at each cross row by itself. */
+#ifndef PF_SLOT_BITS
+#define PF_SLOT_BITS 0
+#endif
+
+/* What a slot keeps, and whether the n-th of its elements, at cross row x, is of that. */
+#if PF_SLOT_BITS
+typedef unsigned pf_kept;
+PF_DEVICE pf_kept pf_kept_of(pf_span span) {
+    return pf_slot_bits(span.begin, span.begin + (int)span.count);
+}
+PF_DEVICE bool pf_kept_has(pf_kept kept, int n, int) {
+    return kept & 1u << n;
+}
+#else
+typedef pf_span pf_kept;
+PF_DEVICE pf_kept pf_kept_of(pf_span span) {
+    return span;
+}
+PF_DEVICE bool pf_kept_has(pf_kept kept, int, int x) {
+    return pf_span_keeps(kept, x);
+}
+#endif
+
 /* What bias and mask do to one score: the bias, or -inf where they exclude the key. */
 PF_DEVICE float pf_bias_or_excluded(const pf_attention_kargs *a, int b, int h, int i, int j) {
     float bias = 0.f;

@@ -77,7 +77,9 @@ PF_DEVICE void forward_take_q(forward_context *c, forward_state *f, const key_wa
     const pf_rows rows = forward_query_rows(c);
     forward_enter_pair(c, f, walk->pair);
     pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_Q_STAGES);
-    const pf_owned_tile *q = c->sm->q[c->q_pos.take];
+    pf_owned_tile *q = c->sm->q[c->q_pos.take];
+    if (c->scaled)
+        pf_owned_scale(q, 1 + PF_TANGENT, c->a->alpha);
     pf_owned_take(&f->q[0], &q[0], &c->source, PF_OPERAND_Q + walk->pair, &rows);
     if (PF_TANGENT)
         pf_owned_take(&f->q[PF_T], &q[PF_T], &c->source, PF_OPERAND_TQ + walk->pair, &rows);
@@ -308,9 +310,10 @@ PF_DEVICE void forward_consume_in_order(forward_context *c) {
     }
 }
 
-/* What a compute group does, with bias and mask of a kind. */
-PF_DEVICE void forward_consume(forward_context *c, bias_kind kind) {
+/* What a compute group does, with bias and mask of a kind, and queries scaled or not. */
+PF_DEVICE void forward_consume(forward_context *c, bias_kind kind, bool scaled) {
     c->bias.kind = kind;
+    c->scaled = scaled;
     if (PF_OVERLAP)
         forward_consume_overlapped(c);
     else
@@ -340,10 +343,12 @@ PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {
             c.bias = bias_places_of(&sm->bias, c.a);
         const bias_kind kind = bias_kind_of(c.a);
         if (kind == BIAS_ONLY)
-            forward_consume(&c, BIAS_ONLY);
+            forward_consume(&c, BIAS_ONLY, false);
         else if (kind == BIAS_MASK && !PF_TANGENT)
-            forward_consume(&c, BIAS_MASK);
+            forward_consume(&c, BIAS_MASK, false);
+        else if (PF_SCALES_QUERIES && c.a->alpha_shifts)
+            forward_consume(&c, BIAS_ANY, true);
         else
-            forward_consume(&c, BIAS_ANY);
+            forward_consume(&c, BIAS_ANY, false);
     }
 }

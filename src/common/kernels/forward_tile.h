@@ -37,6 +37,19 @@
 #define PF_V_STAGES PF_STAGES
 #endif
 
+/* Targets that compare two numbers at a time. */
+#ifndef PF_MAX3
+#define PF_MAX3 0
+#define pf_max3(a, b, c) 0.f
+#define pf_max3_negative(a, b, c) 0.f
+#endif
+
+/* Targets that multiply scores by alpha, not queries. */
+#ifndef PF_SCALES_QUERIES
+#define PF_SCALES_QUERIES 0
+#define pf_owned_scale(...) ((void)0)
+#endif
+
 /* Targets that keep H in registers, as they do P. */
 #ifndef PF_PARKS_WEIGHTS
 #define PF_PARKS_WEIGHTS 0
@@ -68,11 +81,17 @@ typedef struct forward_context {
     forward_work w;
     pf_ring_pos q_pos, k_pos, v_pos, bias_pos;
     bias_places bias;
+    bool scaled; /* queries have been multiplied by alpha; known where a loop is compiled */
 #if PF_FORWARD_PAIRED
     pf_ring_pos tk_pos, tv_pos;
 #endif
     key_walk fill_k, fill_v, fill_bias; /* the tiles to load next, on targets without a producer */
 } forward_context;
+
+/* What dot products, with a bias added, are to be multiplied by to be scores in natural units. */
+PF_DEVICE float forward_alpha(const forward_context *c) {
+    return bias_is_natural(&c->bias) || c->scaled ? 1.f : c->a->alpha;
+}
 
 /* The workgroup's item of work of a round, or its part of one; false where nothing is left. */
 PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
@@ -160,11 +179,13 @@ PF_DEVICE void forward_add_bias(forward_state *f, const pf_attention_kargs *a,
 
 PF_DEVICE void forward_mask_window(forward_state *f, const pf_attention_kargs *a,
                                    const forward_work *w, int pair, int j0) {
-    pf_span kept[PF_SLOTS];
+    pf_kept kept[PF_SLOTS];
+    int seen[PF_SLOTS] = {};
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) kept[s] =
-        pf_span_of_query(a, pair, w->i0 + pf_slot_owned(s), j0);
+        pf_kept_of(pf_span_of_query(a, pair, w->i0 + pf_slot_owned(s), j0));
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const bool keep = pf_span_keeps(kept[pf_score_slot(e)], pf_score_cross(e));
+        const int s = pf_score_slot(e);
+        const bool keep = pf_kept_has(kept[s], seen[s]++, pf_score_cross(e));
         f->s[0].x[e] = keep ? f->s[0].x[e] : -PF_INFINITY;
         if (PF_GROUP_T && !PF_GENERAL)
             f->s[PF_GROUP_T].x[e] = keep ? f->s[PF_GROUP_T].x[e] : 0.f;
@@ -251,7 +272,7 @@ PF_DEVICE bool forward_any_scales(const float *scale) {
 
 /* The largest scores of slots so far. Each is found along two chains, since one alone would take
  * the time of all its steps. */
-PF_DEVICE void forward_find_max(const forward_state *f, float max[PF_SLOTS]) {
+PF_DEVICE void forward_find_max_of_two(const forward_state *f, float max[PF_SLOTS]) {
     float odd[PF_SLOTS];
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = odd[s] = f->max[s];
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
@@ -259,6 +280,39 @@ PF_DEVICE void forward_find_max(const forward_state *f, float max[PF_SLOTS]) {
         chain[pf_score_slot(e)] = pf_max(chain[pf_score_slot(e)], f->s[0].x[e]);
     }
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = pf_slot_max(pf_max(max[s], odd[s]));
+}
+
+/* The same three at a time, for slots of which all are negative, or else one is not. */
+PF_DEVICE void forward_find_max_of_three(const forward_state *f, float max[PF_SLOTS],
+                                         bool negative) {
+    float first[PF_SLOTS];
+    bool second[PF_SLOTS] = {};
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = f->max[s];
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int s = pf_score_slot(e);
+        const float x = f->s[0].x[e];
+        if (second[s])
+            max[s] =
+                negative ? pf_max3_negative(max[s], first[s], x) : pf_max3(max[s], first[s], x);
+        first[s] = x;
+        second[s] = !second[s];
+    }
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = pf_slot_max(max[s]);
+}
+
+PF_DEVICE void forward_find_max(const forward_state *f, float max[PF_SLOTS]) {
+    if (!PF_MAX3) {
+        forward_find_max_of_two(f, max);
+        return;
+    }
+    forward_find_max_of_three(f, max, false);
+    bool negative = false;
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) negative = negative || max[s] < 0.f;
+    if (PF_RARELY(pf_any_lane(negative))) {
+        float other[PF_SLOTS];
+        forward_find_max_of_three(f, other, true);
+        PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) max[s] = max[s] < 0.f ? other[s] : max[s];
+    }
 }
 
 /* The tile's scores, and with them the largest of slots so far. Where all of the bias is held, the
@@ -286,7 +340,7 @@ PF_DEVICE void forward_score_tile(forward_context *c, forward_state *f, const ke
 PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_attention_kargs *a = c->a;
     const bool natural = bias_is_natural(&c->bias);
-    const float unit = natural ? PF_LOG2E : a->alpha_log2e;
+    const float unit = natural || c->scaled ? PF_LOG2E : a->alpha_log2e;
     float max[PF_SLOTS], offset[PF_SLOTS], sum[PF_SLOTS], mean[PF_SLOTS];
     forward_score_tile(c, f, walk, max);
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
@@ -307,7 +361,7 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
         f->s[0].x[e] = p;
         sum[s] += p;
         if (PF_GROUP_T) {
-            const float h = p * f->s[PF_GROUP_T].x[e] * (PF_GENERAL ? 1.f : a->alpha);
+            const float h = p * f->s[PF_GROUP_T].x[e] * forward_alpha(c);
             f->s[PF_GROUP_T].x[e] = h;
             mean[s] += h;
         }
@@ -382,7 +436,7 @@ PF_DEVICE void forward_store_stat(const pf_attention_kargs *a, const forward_wor
 PF_DEVICE void forward_store_lse(const forward_context *c, const forward_state *f, int s,
                                  float sum) {
     const pf_attention_kargs *a = c->a;
-    const float scale = bias_is_natural(&c->bias) ? 1.f : a->alpha;
+    const float scale = forward_alpha(c);
     const float log = (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2;
     const float lse = sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale, log);
     const bool whole = c->w.part < 0;

@@ -144,6 +144,20 @@
  *     pf_lag_take(lag, exchanges)     the next one to take, once the w of all groups is there
  *     pf_lag_done(lag)       the group's product from that is done
  *
+ * MAXIMUM OF THREE, likewise: PF_MAX3 1 for targets that find it as that of integers, by one
+ *     instruction; these have pf_any_lane(x), as below
+ *     pf_max3(a, b, c)           the largest where one is not negative, else something negative
+ *     pf_max3_negative(a, b, c)  the largest where all are negative or -0
+ *     These may take a NaN for the largest or ignore it. Slots have an even number of elements
+ *
+ * BITS OF A SLOT, likewise: PF_SLOT_BITS 1 for targets that know at once which of a thread's
+ *     elements lie where: pf_slot_bits(begin, end) has a bit for each of those of a slot, in their
+ *     order, 1 for cross rows [begin, end), which may reach beyond the tile
+ *
+ * SCALED QUERIES, likewise: PF_SCALES_QUERIES 1 for plain kernels of operands that a power of two
+ *     multiplies without rounding. Where alpha is one, forward has its queries multiplied by it as
+ *     it takes them: pf_owned_scale(tiles, n, alpha), the group's rows of n tiles
+ *
  * LAZY MAXIMUM, likewise, for targets on which scaling an output costs much:
  *     PF_LAZY_MAX 1    in forward, weights stay relative to a maximum that has grown a little
  *         since, so that the output is scaled for few tiles; pf_any_lane(x) is then true where x is
