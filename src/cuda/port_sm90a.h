@@ -116,11 +116,13 @@ PF_DEVICE bool pf_any_lane(bool x) {
     return __any_sync(0xffffffffu, x);
 }
 
-/* Floats that are not negative are in the order of their bits, negative ones in the opposite one.
- * Not where groups or bias leave scores few at a time. */
+/* Where tiles of scores are small, finding out that some row has negative ones alone, or of which
+ * rows which are kept, takes as long as it saves. */
+#define PF_LARGE_TILES (PF_OP == PF_OP_FORWARD && PF_GROUPS < 4)
+/* The order of floats is that of their bits, or where all are negative its opposite. */
 #define PF_MAX3                                                                                    \
-    (PF_OP == PF_OP_FORWARD ? PF_GROUPS < 4                                                        \
-                            : PF_HEAD_DIM == 128 || (PF_HEAD_DIM == 64 && !PF_GENERAL))
+    (PF_LARGE_TILES ||                                                                             \
+     (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && (PF_HEAD_DIM == 128 || !PF_GENERAL)))
 #define PF_OF_THREE(name, instruction)                                                             \
     PF_DEVICE float name(float a, float b, float c) {                                              \
         float x;                                                                                   \
@@ -134,7 +136,7 @@ PF_OF_THREE(pf_max3, "max.s32")
 PF_OF_THREE(pf_max3_negative, "min.s32")
 
 /* In the JVP, where each bit decides on two elements, compilers make more instructions of it. */
-#define PF_SLOT_BITS (PF_OP == PF_OP_FORWARD)
+#define PF_SLOT_BITS PF_LARGE_TILES
 static_assert(!PF_SLOT_BITS || PF_SCORE_COUNT / PF_SLOTS <= 32, "a bit for each element of a slot");
 
 /* Those from cross row x on, of which each eight have two. */

@@ -213,26 +213,25 @@ PF_DEVICE bool pf_span_keeps(pf_span span, int x) {
 /* Targets that look at each cross row by itself. */
 #ifndef PF_SLOT_BITS
 #define PF_SLOT_BITS 0
+#define pf_slot_bits(begin, end) 0
 #endif
 
-/* What a slot keeps, and whether the n-th of its elements, at cross row x, is of that. */
-#if PF_SLOT_BITS
-typedef unsigned pf_kept;
+/* What a slot keeps, and a bit for each of its elements where PF_SLOT_BITS says so. */
+typedef struct pf_kept {
+    pf_span span;
+    unsigned bits;
+} pf_kept;
+
 PF_DEVICE pf_kept pf_kept_of(pf_span span) {
-    return pf_slot_bits(span.begin, span.begin + (int)span.count);
+    const pf_kept kept = {
+        span, PF_SLOT_BITS ? pf_slot_bits(span.begin, span.begin + (int)span.count) : 0};
+    return kept;
 }
-PF_DEVICE bool pf_kept_has(pf_kept kept, int n, int) {
-    return kept & 1u << n;
+
+/* Is the slot's n-th element, at cross row x, of that? */
+PF_DEVICE bool pf_kept_has(pf_kept kept, int n, int x) {
+    return PF_SLOT_BITS ? kept.bits & 1u << n : pf_span_keeps(kept.span, x);
 }
-#else
-typedef pf_span pf_kept;
-PF_DEVICE pf_kept pf_kept_of(pf_span span) {
-    return span;
-}
-PF_DEVICE bool pf_kept_has(pf_kept kept, int, int x) {
-    return pf_span_keeps(kept, x);
-}
-#endif
 
 /* What bias and mask do to one score: the bias, or -inf where they exclude the key. */
 PF_DEVICE float pf_bias_or_excluded(const pf_attention_kargs *a, int b, int h, int i, int j) {
