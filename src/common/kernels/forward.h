@@ -223,11 +223,8 @@ typedef struct forward_ahead {
     bool more;
 } forward_ahead;
 
-PF_DEVICE void forward_look_ahead(forward_context *c, forward_ahead *next) {
-    const forward_work in_hand = c->w;
-    next->more = forward_begin_work(c, ++next->round);
-    next->w = c->w;
-    c->w = in_hand;
+PF_DEVICE void forward_look_ahead(const forward_context *c, forward_ahead *next) {
+    next->more = forward_find_work(c->a, ++next->round, &next->w);
 }
 
 /* The tiles of a pair are a loop of their own, which nothing else interrupts. The next item is
