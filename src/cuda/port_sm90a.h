@@ -23,6 +23,8 @@
 /* Two warpgroups on the same 64 keys: each has an accumulator of 256 columns. */
 #define PF_BACKWARD_PAIRED (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM == 256 && !PF_GENERAL)
 #define PF_SPREADS_WALKS PF_BACKWARD_PAIRED
+/* At D 64 heads are small, at D 256 walks are spread. */
+#define PF_HEADS_INSIDE (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM == 128 && !PF_GENERAL)
 #define PF_LOADS_ACQUIRE PF_BACKWARD_PAIRED
 #define PF_DOUT_STAGES (PF_BACKWARD_PAIRED ? 1 : PF_STAGES)
 #define PF_DELTA_WITH_Q PF_BACKWARD_PAIRED

@@ -8,7 +8,7 @@
 #include "out.h"
 
 /* A walk over (query head, tile of queries) of one pair: those of which some key of the cluster
- * keeps something. */
+ * keeps something. Heads are one after the other, or inside: all of the group for each tile. */
 typedef struct query_walk {
     query_step at;
     int first_tile, end_tile;
@@ -50,8 +50,13 @@ PF_DEVICE bool query_walk_done(const query_walk *walk, const pf_attention_kargs 
 
 PF_DEVICE void query_walk_next(query_walk *walk, const pf_attention_kargs *a,
                                const backward_work *w) {
+    if (PF_HEADS_INSIDE && ++walk->at.h < (w->hk + 1) * a->group)
+        return;
     walk->at.tile += w->descends ? -1 : 1;
-    if (walk->at.tile >= walk->first_tile && walk->at.tile < walk->end_tile)
+    const bool more = walk->at.tile >= walk->first_tile && walk->at.tile < walk->end_tile;
+    if (PF_HEADS_INSIDE && more)
+        walk->at.h = w->hk * a->group;
+    if (PF_HEADS_INSIDE || more)
         return;
     if (query_walk_spreads(a, w)) {
         const int end = PF_CEIL_DIV(a->queries, PF_CROSS_TILE);

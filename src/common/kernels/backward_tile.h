@@ -27,6 +27,11 @@
     (pf_ring_acquire(ring, pos, stages), pf_cross_load(tile, source, operand, rows, ring, pos))
 #endif
 
+/* Targets that walk over one head of a group after the other. */
+#ifndef PF_HEADS_INSIDE
+#define PF_HEADS_INSIDE 0
+#endif
+
 /* Targets whose walks over queries all begin with the first that they keep. */
 #ifndef PF_SPREADS_WALKS
 #define PF_SPREADS_WALKS 0
@@ -61,18 +66,20 @@ typedef struct backward_work {
     int slot;         /* where the part's sums go; -1 for a whole item */
 } backward_work;
 
-/* The first keys are the longest where attention is causal. Where determinism is asked for, tiles
- * of keys add to dQ in the order in which they come here, each after those before it. One head has
- * its last keys first and visits queries in ascending order, the next its first keys first and
- * queries in descending order: so a tile of causal attention gets to each tile of queries just
- * after the one before it, and workgroups that do one item after the other get as much work. */
+/* The first keys are the longest where attention is causal. With heads inside, queries are visited
+ * from the last on, which all keys see, so that workgroups are in step. Where determinism is asked
+ * for, tiles of keys add to dQ in the order in which they come here, each after those before it.
+ * One head has its last keys first and visits queries in ascending order, the next its first keys
+ * first and queries in descending order: so a tile of causal attention gets to each tile of queries
+ * just after the one before it, and workgroups that do one item after the other get as much work.
+ */
 PF_DEVICE backward_work backward_work_at(const pf_attention_kargs *a, int index, bool alone) {
     const int parts = PF_HEAD_DIM / PF_OUT_DIM, tiles = a->by_tiles.value;
     const pf_work_place place = pf_work_place_of(a, index, alone);
     const pf_batch_head bh = pf_batch_head_of(a, place.head / parts);
     backward_work w;
     int tile = place.rank;
-    w.descends = a->deterministic && place.head % 2;
+    w.descends = a->deterministic ? place.head % 2 : PF_HEADS_INSIDE;
     if (a->deterministic) {
         tile = index - place.head * tiles;
         tile = w.descends ? tile : tiles - 1 - tile;

@@ -133,6 +133,10 @@
  *     at a time hold each other up: in plain kernels of backward, where all keys see all queries,
  *     each tile of keys then begins with other queries
  *
+ * HEADS INSIDE: PF_HEADS_INSIDE 1 for targets on which backward of grouped queries is to visit each
+ *     tile of queries of all heads of the group before the next tile, so that the workgroups of a
+ *     key/value head find in the cache what they load and the sums that they add to
+ *
  * LAGGED DQ, likewise, for targets whose groups need not meet in each step of backward:
  *     PF_BACKWARD_LAGS 1     the product for dQ of a step comes a step late (backward_lag.h)
  *     PF_BACKWARD_TURNS      1: groups take turns, see pf_turn_wait()
