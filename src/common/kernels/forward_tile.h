@@ -40,8 +40,12 @@
 /* Targets that compare two numbers at a time. */
 #ifndef PF_MAX3
 #define PF_MAX3 0
-#define pf_max3(a, b, c) 0.f
-#define pf_max3_negative(a, b, c) 0.f
+PF_DEVICE float pf_max3(float a, float, float) {
+    return a;
+}
+PF_DEVICE float pf_max3_negative(float a, float, float) {
+    return a;
+}
 #endif
 
 /* Targets that multiply scores by alpha, not queries. */
