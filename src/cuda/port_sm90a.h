@@ -118,13 +118,13 @@ PF_DEVICE bool pf_any_lane(bool x) {
     return __any_sync(0xffffffffu, x);
 }
 
-/* Where tiles of scores are small, finding out that some row has negative ones alone, or of which
- * rows which are kept, takes as long as it saves. */
+/* In small ones it takes as long as it saves to find out which rows have negative scores alone, and
+ * which scores a row keeps. */
 #define PF_LARGE_TILES (PF_OP == PF_OP_FORWARD && PF_GROUPS < 4)
 /* The order of floats is that of their bits, or where all are negative its opposite. */
 #define PF_MAX3                                                                                    \
-    (PF_LARGE_TILES ||                                                                             \
-     (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128 && (PF_HEAD_DIM == 128 || !PF_GENERAL)))
+    (PF_OP == PF_OP_FORWARD ? PF_LARGE_TILES                                                       \
+                            : PF_HEAD_DIM == 128 || (PF_HEAD_DIM == 64 && !PF_GENERAL))
 #define PF_OF_THREE(name, instruction)                                                             \
     PF_DEVICE float name(float a, float b, float c) {                                              \
         float x;                                                                                   \

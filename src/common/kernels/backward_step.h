@@ -7,6 +7,8 @@
 #include "backward_tile.h"
 #include "out.h"
 
+static_assert(!PF_HEADS_INSIDE || !PF_SPREADS_WALKS, "walks begin where all others do");
+
 /* A walk over (query head, tile of queries) of one pair: those of which some key of the cluster
  * keeps something. Heads are one after the other, or inside: all of the group for each tile. */
 typedef struct query_walk {

@@ -135,7 +135,8 @@
  *
  * HEADS INSIDE: PF_HEADS_INSIDE 1 for targets on which backward of grouped queries is to visit each
  *     tile of queries of all heads of the group before the next tile, so that the workgroups of a
- *     key/value head find in the cache what they load and the sums that they add to
+ *     key/value head find in the cache what they load and the sums that they add to; not with
+ *     spread walks
  *
  * LAGGED DQ, likewise, for targets whose groups need not meet in each step of backward:
  *     PF_BACKWARD_LAGS 1     the product for dQ of a step comes a step late (backward_lag.h)
