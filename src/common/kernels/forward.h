@@ -224,7 +224,9 @@ typedef struct forward_ahead {
 } forward_ahead;
 
 PF_DEVICE void forward_look_ahead(const forward_context *c, forward_ahead *next) {
-    next->more = forward_find_work(c->a, ++next->round, &next->w);
+    forward_context ahead = *c;
+    next->more = forward_begin_work(&ahead, ++next->round);
+    next->w = ahead.w;
 }
 
 /* The tiles of a pair are a loop of their own, which nothing else interrupts. The next item is

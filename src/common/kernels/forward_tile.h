@@ -98,18 +98,14 @@ PF_DEVICE float forward_alpha(const forward_context *c) {
 }
 
 /* The workgroup's item of work of a round, or its part of one; false where nothing is left. */
-PF_DEVICE bool forward_find_work(const pf_attention_kargs *a, int round, forward_work *w) {
+PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
     pf_piece piece;
     if (PF_ONE_ROUND && round > 0)
         return false;
-    if (!pf_piece_of_round(a, round, PF_WINDOW_LIMIT / PF_CROSS_TILE, &piece))
+    if (!pf_piece_of_round(c->a, round, PF_WINDOW_LIMIT / PF_CROSS_TILE, &piece))
         return false;
-    *w = forward_work_of(a, &piece);
+    c->w = forward_work_of(c->a, &piece);
     return true;
-}
-
-PF_DEVICE bool forward_begin_work(forward_context *c, int round) {
-    return forward_find_work(c->a, round, &c->w);
 }
 
 PF_DEVICE pf_rows forward_query_rows(const forward_context *c) {
