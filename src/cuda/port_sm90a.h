@@ -118,8 +118,8 @@ PF_DEVICE bool pf_any_lane(bool x) {
     return __any_sync(0xffffffffu, x);
 }
 
-/* In small ones it takes as long as it saves to find out which rows have negative scores alone, and
- * which scores a row keeps. */
+/* Where tiles are small it takes as long as it saves to find out which rows have negative scores
+ * alone, and which scores a row keeps. */
 #define PF_LARGE_TILES (PF_OP == PF_OP_FORWARD && PF_GROUPS < 4)
 /* The order of floats is that of their bits, or where all are negative its opposite. */
 #define PF_MAX3                                                                                    \

@@ -172,7 +172,7 @@ PF_DEVICE void forward_tangent_weights(forward_context *c, forward_tangent *g) {
             excluded >> e & 1 ? 0.f : g->t.x[e];
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) g->mean[s] *= g->scale[s];
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
-        const float h = g->given.x[e] * g->t.x[e] * (PF_GENERAL ? 1.f : c->a->alpha);
+        const float h = g->given.x[e] * g->t.x[e] * forward_alpha(c);
         g->t.x[e] = h;
         g->mean[pf_score_slot(e)] += h;
     }
