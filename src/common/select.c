@@ -139,6 +139,11 @@ const char *pf_tensor_map_obstacle(const pfattn_tensor *tensor) {
     return NULL;
 }
 
+bool pf_tensor_map_writes(const pfattn_tensor *tensor) {
+    int64_t size = (int64_t)pfattn_dtype_size(tensor->dtype);
+    return tensor->shape[3] * size % 16 == 0 && pf_tensor_map_obstacle(tensor) == NULL;
+}
+
 /* ---- limits -------------------------------------------------------------------------------- */
 
 static pfattn_status check_limit(const pf_capabilities *c, const char *name, const char *what,

@@ -135,4 +135,8 @@ bool pf_dbias_is_full(const pf_problem *problem);
  * the way. */
 const char *pf_tensor_map_obstacle(const pfattn_tensor *tensor);
 
+/* Whether it can be written through one as well: a copy writes 16 bytes at a time, past the end of
+ * rows that are no multiple of that. */
+bool pf_tensor_map_writes(const pfattn_tensor *tensor);
+
 #endif

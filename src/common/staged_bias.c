@@ -75,6 +75,6 @@ bool pf_dbias_is_staged(const pf_problem *problem) {
     const pfattn_tensor *dbias = pf_gradient(problem, PF_DBIAS);
     return pf_wants_gradient(problem, PF_DBIAS) && pf_dbias_is_full(problem) &&
            !problem->piecewise && dbias->dtype == problem->dtype &&
-           (problem->queries == 1 || !pf_is_one_row(dbias)) &&
-           (problem->keys == 1 || dbias->stride[3] == 1) && pf_tensor_map_obstacle(dbias) == NULL;
+           (problem->queries == 1 || !pf_is_one_row(dbias)) && dbias->stride[3] == 1 &&
+           pf_tensor_map_writes(dbias);
 }

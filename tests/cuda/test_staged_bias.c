@@ -154,7 +154,8 @@ static bool dbias_is_staged(pfattn_attention *a) {
     return pf_dbias_is_staged(&problem);
 }
 
-/* dbias of every score's own, and of the operands' type; not in two shares. */
+/* dbias of every score's own, and of the operands' type; not in two shares, nor in rows past whose
+ * end a copy would write. */
 static void dbias(void **state) {
     (void)state;
     pfattn_attention a =
@@ -169,6 +170,12 @@ static void dbias(void **state) {
     assert_false(dbias_is_staged(&a));
     a.dbias = test_dense(PFATTN_DTYPE_F32, 2, 4, 100, 160);
     assert_false(dbias_is_staged(&a));
+    pfattn_attention odd =
+        test_attention(PF_BACKWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 4, 100, 157, 64, 64});
+    test_add_bias(&odd, PFATTN_DTYPE_F16, 2, 4, 100, 160);
+    odd.dbias = test_dense(PFATTN_DTYPE_F16, 2, 4, 100, 160);
+    odd.bias.shape[3] = odd.dbias.shape[3] = 157; /* in rows of 320 bytes */
+    assert_false(dbias_is_staged(&odd));
     a.dbias = test_dense(PFATTN_DTYPE_F16, 2, 4, 100, 160);
     test_add_pair(&a, 7);
     assert_false(dbias_is_staged(&a));

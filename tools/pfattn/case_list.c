@@ -115,6 +115,7 @@ static const char *const features[] = {
     /* Rows begin where vectors may, and end in the middle of one. */
     "D=37 E=45 pad=3",
     "D=37 E=45 pad=3 odtype=f32 bias=f16 biasdims=hmn",
+    "pad=3 bias=f16",
     "layout=bshd offset=1",
     "odtype=f32 gdtype=f32",
     "odtype=f32",
