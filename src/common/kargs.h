@@ -37,9 +37,13 @@ typedef enum pf_map {
     PF_MAP_BIAS = PF_OPERAND_COUNT,
     PF_MAP_TBIAS,
     PF_MAP_MASK,
-    PF_MAP_DBIAS,
+    PF_MAP_DBIAS,            /* in backward */
+    PF_MAP_O = PF_MAP_DBIAS, /* in forward */
     PF_MAP_COUNT
 } pf_map;
+
+/* Rows of a box of PF_MAP_O: those of a warp. */
+enum { PF_OUT_ROWS = 16 };
 
 /* Element types as kernels see them: the values of pfattn_dtype. */
 enum {
@@ -160,6 +164,7 @@ typedef struct pf_attention_kargs {
      * whether a buffer holds a tile of but one of them; PF_STAGED_*; whether dbias leaves by the
      * tile too. */
     int bias_stages, bias_apart, staged, dbias_staged;
+    int o_staged; /* O may leave by PF_MAP_O, PF_OUT_ROWS at a time */
 
     /* Scratch, laid out by the host as pf_scratch_layout says; 0 where not used. */
     unsigned long long key_live; /* u8 [live batch, live heads, keys_padded]: a query keeps it */

@@ -216,6 +216,13 @@ static void fill_narrowed(const pf_problem *problem, const pf_plan *plan,
     }
 }
 
+/* Can forward write O through a tensor map? */
+static bool is_o_staged(const pf_problem *problem, const pf_plan *plan) {
+    const pfattn_tensor *o = &problem->tensor[PF_O];
+    return problem->operation == PF_FORWARD && !plan->narrowed && o->dtype == problem->dtype &&
+           pfattn_dtype_size(o->dtype) == 2 && pf_tensor_map_writes(o);
+}
+
 /* Forward writes parts of items. */
 static void fill_split(const pf_plan *plan, unsigned long long workspace,
                        pf_attention_kargs *args) {
@@ -331,6 +338,7 @@ void pf_kargs_fill(const pf_problem *problem, const pf_plan *plan, unsigned long
     args->dbias_staged =
         args->bias_stages > 0 && pf_is_backward(problem) && pf_dbias_is_staged(problem);
     fill_scratch(&plan->scratch, workspace, args);
+    args->o_staged = is_o_staged(problem, plan);
     fill_narrowed(problem, plan, workspace, args);
     fill_split(plan, workspace, args);
     fill_order(problem, plan, args);

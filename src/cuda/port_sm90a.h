@@ -35,6 +35,10 @@
 /* Where there is shared memory for it. */
 #define PF_TURNS_ROWS                                                                              \
     (!PF_GENERAL && (PF_OP == PF_OP_FORWARD || (PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128)))
+/* With bias there is no room for it, nor for both outputs of the JVP; nor do registers suffice. */
+#define PF_STAGES_OUT (PF_OP == PF_OP_FORWARD && !PF_GENERAL)
+#define PF_LOOKS_AHEAD PF_STAGES_OUT
+#define PF_KEYS_FIRST PF_STAGES_OUT
 /* With bias all warpgroups meet anyway, before dbias leaves. */
 #define PF_BACKWARD_LAGS (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 #define PF_BACKWARD_TURNS (PF_HEAD_DIM == 64)
@@ -99,6 +103,7 @@ enum {
     PF_BARRIER_DQ_FREE = 8, /* one a group */
     PF_BARRIER_PAIR_SCORES = 11,
     PF_BARRIER_PAIR_SECOND = 12,
+    PF_BARRIER_FILLERS = 13,
     PF_BARRIER_PAIR_FULL = 1, /* one a warp of a group */
     PF_BARRIER_PAIR_FREE = 5, /* likewise */
 };
@@ -451,6 +456,11 @@ static_assert(!PF_DIVIDES || PF_OWNED_TILE % PF_JOIN_ROWS == 0, "parts are summe
 #define PF_FILLERS (PF_OP == PF_OP_BACKWARD ? 2 : 3)
 PF_DEVICE bool pf_fills(int filler) {
     return (int)threadIdx.x / 32 == (PF_OP == PF_OP_BACKWARD ? 3 * filler : filler);
+}
+
+/* The producers of keys and of values. */
+PF_DEVICE void pf_fillers_meet() {
+    pf_named_sync(PF_BARRIER_FILLERS, 64);
 }
 
 PF_DEVICE bool pf_enter_producer() {

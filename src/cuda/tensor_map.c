@@ -132,12 +132,17 @@ static pfattn_status encode_operands(const pf_cuda_driver *driver, const pf_tuni
 
 pfattn_status pf_tensor_maps_encode(const pf_cuda_driver *driver, const pf_tuning *tuning,
                                     pf_plan_arguments *arguments) {
+    const pf_attention_kargs *args = &arguments->attention;
     if (!arguments->mapped) {
         memset(arguments->maps, 0, sizeof arguments->maps);
     }
     pfattn_status status = encode_operands(driver, tuning, arguments);
     if (status == PFATTN_SUCCESS) {
         status = encode_bias(driver, tuning, arguments);
+    }
+    if (status == PFATTN_SUCCESS && args->o_staged) {
+        status = encode(driver, &arguments->problem->tensor[PF_O], args->queries, PF_OUT_ROWS,
+                        arguments->mapped, &arguments->maps[PF_MAP_O]);
     }
     arguments->mapped = status == PFATTN_SUCCESS;
     return status;

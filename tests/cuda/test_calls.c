@@ -272,7 +272,7 @@ static void the_oldest_is_forgotten(void **state) {
                 }
                 fake_reset(fake);
                 assert_success(pfattn_forward(handle, &args[i], NULL, 0, NULL));
-                assert_int_equal(fake->encode_count, turn > 0 && count == PF_KNOWN_CALLS ? 0 : 3);
+                assert_int_equal(fake->encode_count, turn > 0 && count == PF_KNOWN_CALLS ? 0 : 4);
                 assert_int_equal(fake->launches[0].args.attention.dim_qk, 8 * (i + 1));
             }
         }

@@ -119,8 +119,8 @@ static void assert_calls(const char *const *names, int count) {
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-/* One launch, three maps; absent operands have the map of one with the same box; the stream is the
- * caller's. */
+/* One launch, four maps, that of O with boxes for a warp; absent operands have the map of one with
+ * the same box; the stream is the caller's. */
 static void forward_plain(void **state) {
     (void)state;
     const pf_tuning *t = variant_row(PF_TARGET_SM_90A, PF_OP_FORWARD, 64, 1);
@@ -141,7 +141,10 @@ static void forward_plain(void **state) {
     assert_true(l->args.attention.operand[PF_OPERAND_V].address == (uintptr_t)a.v.data);
     assert_true(l->args.attention.key_live == 0);
 
-    assert_int_equal(fake->encode_count, 3);
+    assert_int_equal(fake->encode_count, 4);
+    assert_int_equal(l->args.attention.o_staged, 1);
+    assert_map(l, PF_MAP_O, &a.o, (cuuint64_t[]){40, 1000, 4, 2}, (cuuint64_t[]){80, 80000, 320000},
+               16);
     assert_map(l, PF_OPERAND_Q, &a.q, (cuuint64_t[]){64, 1000, 4, 2},
                (cuuint64_t[]){128, 128000, 512000}, t->owned_tile);
     assert_map(l, PF_OPERAND_K, &a.k, (cuuint64_t[]){64, 500, 2, 2},
@@ -196,8 +199,43 @@ static void forward_maps_end_with_keys(void **state) {
     a = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){1, 1, 1, 100, 0, 64, 64});
     int before = fake->encode_count;
     assert_success(pfattn_forward(handle, &a, NULL, 0, NULL));
-    assert_int_equal(fake->encode_count, before + 1);
+    assert_int_equal(fake->encode_count, before + 2);
     assert_int_equal(fake->launches[2].map[PF_OPERAND_Q], before);
+    assert_int_equal(fake->launches[2].map[PF_MAP_O], before + 1);
+}
+
+/* O leaves through a map unless a row of it is no multiple of 16 bytes, or is followed by others
+ * after no such multiple, its type is not the operands', or it is written as f32 and narrowed. */
+static void forward_output_without_map(void **state) {
+    (void)state;
+    const test_shape shape = {2, 4, 2, 100, 90, 64, 64};
+    pfattn_attention view = test_attention(PF_FORWARD, PFATTN_DTYPE_F16, shape);
+    pfattn_attention odd =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_F16, (test_shape){2, 4, 2, 100, 90, 64, 45});
+    pfattn_attention wide = view, shifted = view,
+                     jvp = test_attention(PF_FORWARD_JVP, PFATTN_DTYPE_F16, shape);
+    pfattn_attention narrowed =
+        test_attention(PF_FORWARD, PFATTN_DTYPE_E5M2, (test_shape){2, 80, 80, 200, 128, 64, 38});
+    view.o.stride[2] = 68;
+    view.o.stride[1] = 100 * 68;
+    view.o.stride[0] = 4 * 100 * 68;
+    for (int i = 0; i < 2; i++) { /* rows of 45 channels, 48 apart */
+        pfattn_tensor *t = i == 0 ? &odd.o : &odd.v;
+        t->stride[2] = 48;
+        t->stride[1] = 48 * t->shape[2];
+        t->stride[0] = t->shape[1] * t->stride[1];
+    }
+    wide.o = test_dense(PFATTN_DTYPE_F32, 2, 4, 100, 64);
+    shifted.o.data = (char *)shifted.o.data + 8;
+    pfattn_attention *all[] = {&view, &odd, &wide, &shifted, &jvp, &narrowed};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int n = fake->launch_count;
+        assert_success(pfattn_forward(handle, all[i], (void *)0x7000100, SIZE_MAX, NULL));
+        n += strcmp(fake->launches[n].kernel, "pf_widen") == 0;
+        assert_memory_equal(fake->launches[n].kernel, "pf_forward", strlen("pf_forward"));
+        assert_int_equal(fake->launches[n].args.attention.o_staged, 0);
+        assert_int_equal(fake->launches[n].map[PF_MAP_O], -1);
+    }
 }
 
 /* Misaligned keys: the sm_80 kernel, and no maps. */
@@ -253,7 +291,7 @@ static void forward_split(void **state) {
                      PFATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(fake->call_count, 0);
     assert_success(pfattn_forward(handle, &a, workspace, bytes, NULL));
-    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, LAUNCH, LAUNCH, LEAVE);
+    ASSERT_CALLS(CONTEXT, MAP, MAP, MAP, MAP, LAUNCH, LAUNCH, LEAVE);
     const fake_launch *main_launch = &fake->launches[0], *merge = &fake->launches[1];
     assert_string_equal(main_launch->kernel, "pf_forward");
     const pf_attention_kargs *k = &main_launch->args.attention;
@@ -332,7 +370,8 @@ static void forward_widened(void **state) {
         assert_memory_equal(operand->stride, strides[n], sizeof strides[n]);
         assert_memory_equal(w[n].to.stride, strides[n], sizeof strides[n]);
     }
-    assert_int_equal(fake->encode_count, 3);
+    assert_int_equal(fake->encode_count, 4);
+    assert_int_equal(l->args.attention.o_staged, 1);
     pfattn_tensor copy = {(void *)at[0], PFATTN_DTYPE_F16, {0}, {0}};
     assert_map(l, PF_OPERAND_Q, &copy, (cuuint64_t[]){36, 1000, 4, 2},
                (cuuint64_t[]){80, 80000, 320000}, t->owned_tile);
@@ -571,8 +610,8 @@ static void calls_of_a_launch(void **state) {
     assert_success(pfattn_supported(handle, PFATTN_FORWARD, &jvp));
     assert_success(pfattn_supported(handle, PFATTN_BACKWARD, &backward));
     void *workspace = (void *)0x7000000;
-    EXPECT_CALLS(pfattn_forward(handle, &forward, NULL, 0, NULL), CONTEXT, MAP, MAP, MAP, LAUNCH,
-                 LEAVE);
+    EXPECT_CALLS(pfattn_forward(handle, &forward, NULL, 0, NULL), CONTEXT, MAP, MAP, MAP, MAP,
+                 LAUNCH, LEAVE);
     EXPECT_CALLS(pfattn_forward(handle, &jvp, NULL, 0, NULL), CONTEXT, MAP, MAP, MAP, MAP, LAUNCH,
                  LEAVE);
     EXPECT_CALLS(pfattn_backward(handle, &backward, workspace, SIZE_MAX, NULL), CONTEXT, MAP, MAP,
@@ -588,7 +627,7 @@ static void calls_of_a_launch(void **state) {
     forward.o.data = (char *)forward.o.data + 16;
     jvp.tq.data = (char *)jvp.tq.data + 16;
     workspace = (void *)0x7000100;
-    EXPECT_CALLS(pfattn_forward(handle, &forward, NULL, 0, NULL), CONTEXT, MOVE, MOVE, MOVE,
+    EXPECT_CALLS(pfattn_forward(handle, &forward, NULL, 0, NULL), CONTEXT, MOVE, MOVE, MOVE, MOVE,
                  CAPTURED, SET, GRAPH, LEAVE);
     EXPECT_CALLS(pfattn_forward(handle, &jvp, NULL, 0, NULL), CONTEXT, MOVE, MOVE, MOVE, MOVE,
                  CAPTURED, SET, GRAPH, LEAVE);
@@ -731,6 +770,7 @@ int main(int argc, char **argv) {
         TEST(forward_plain),
         TEST(forward_maps_of_views),
         TEST(forward_maps_end_with_keys),
+        TEST(forward_output_without_map),
         TEST(forward_falls_back),
         TEST(forward_masked),
         TEST(forward_split),

@@ -37,6 +37,8 @@ extern "C" {
 #define PF_SLOT_BITS PF_TEST_OVERLAP
 #define PF_SCALES_QUERIES (PF_ELEMENT == PF_KTYPE_BF16 && !PF_GENERAL)
 #define PF_PARKS_WEIGHTS (PF_TEST_OVERLAP && PF_OP == PF_OP_FORWARD_JVP)
+#define PF_STAGES_OUT (PF_TEST_OVERLAP && PF_OP == PF_OP_FORWARD && PF_LOOKS_AHEAD)
+#define PF_LOOKS_AHEAD (PF_ELEMENT == PF_KTYPE_F16)
 #define PF_EXCHANGES 2
 #define pf_any_lane(x) (x)
 
@@ -401,6 +403,37 @@ PF_DEVICE void pf_bias_clear(const pf_source *source, const pf_rows *rows) {
 }
 
 PF_DEVICE void pf_bias_sent() {
+}
+
+/* One output at a time waits to be sent. */
+static pf_out scalar_staged_out;
+static bool scalar_out_waits;
+
+PF_DEVICE bool pf_out_stage(const pf_out *out, const pf_source *, const pf_rows *rows) {
+    scalar_require(!scalar_out_waits, "an output is staged before the one before it is sent");
+    if (rows->row0 + PF_OWNED_TILE > rows->end)
+        return false;
+    scalar_staged_out = *out;
+    scalar_out_waits = true;
+    return true;
+}
+
+PF_DEVICE void pf_out_send(const pf_source *source, const pf_rows *rows) {
+    const pf_karg_tensor *t = &source->a->o;
+    scalar_require(scalar_out_waits, "an output is sent that was not staged");
+    for (int e = 0; e < PF_OUT_COUNT; ++e) {
+        const int i = rows->row0 + pf_out_slot(e), c = rows->channel0 + pf_out_channel(e);
+        const float x = scalar_staged_out.x[e];
+        if (c < source->a->dim_v)
+            ((unsigned short *)t->address)[rows->b * t->stride[0] + rows->h * t->stride[1] +
+                                           i * t->stride[2] + c] =
+                PF_ELEMENT == PF_KTYPE_F16 ? pf_f32_to_f16(x) : pf_f32_to_bf16(x);
+    }
+    scalar_out_waits = false;
+}
+
+PF_DEVICE void pf_out_drain() {
+    scalar_require(!scalar_out_waits, "an output is never sent");
 }
 
 PF_DEVICE void pf_scores_mma(pf_scores *s, const pf_owned *owned, const pf_cross_tile *cross,

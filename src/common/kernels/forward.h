@@ -62,7 +62,7 @@ PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
 }
 
 /* Normalise and write O, L, tO, tL. */
-PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
+PF_DEVICE void forward_finish(forward_context *c, forward_state *f) {
     const pf_attention_kargs *a = c->a;
     forward_normalize(c, f);
     if (PF_TANGENT)
@@ -75,7 +75,6 @@ PF_DEVICE void forward_finish(const forward_context *c, forward_state *f) {
 
 PF_DEVICE void forward_take_q(forward_context *c, forward_state *f, const key_walk *walk) {
     const pf_rows rows = forward_query_rows(c);
-    forward_enter_pair(c, f, walk->pair);
     pf_ring_take(&c->sm->q_ring, &c->q_pos, PF_Q_STAGES);
     pf_owned_tile *q = c->sm->q[c->q_pos.take];
     if (c->scaled)
@@ -85,10 +84,15 @@ PF_DEVICE void forward_take_q(forward_context *c, forward_state *f, const key_wa
         pf_owned_take(&f->q[PF_T], &q[PF_T], &c->source, PF_OPERAND_TQ + walk->pair, &rows);
 }
 
+PF_DEVICE void forward_enter_pair(forward_context *c, forward_state *f, const key_walk *walk) {
+    f->whole = forward_whole_tiles(c->a, &c->w, walk->pair);
+    forward_take_q(c, f, walk);
+}
+
 /* Take Q where a pair begins, and the next tile of K. */
 PF_DEVICE void forward_take_qk(forward_context *c, forward_state *f, const key_walk *walk) {
     if (walk->enters)
-        forward_take_q(c, f, walk);
+        forward_enter_pair(c, f, walk);
     pf_ring_take(&c->sm->k_ring, &c->k_pos, PF_STAGES);
 }
 
@@ -140,13 +144,18 @@ PF_DEVICE void forward_prefetch(forward_context *c, const key_walk *walk) {
     }
 }
 
-/* Tiles at the start of a walk of which this group's rows keep nothing, since they lie before those
- * of the workgroup's last rows: taken and given back, and a turn passed for each. */
+/* Do the group's rows keep nothing of a tile, since they lie before those of the workgroup's last
+ * rows? */
+PF_DEVICE bool forward_skips(const forward_context *c, const forward_work *w,
+                             const key_walk *walk) {
+    const int i_last = pf_min_int(w->i0 + pf_group_end(), forward_end(c->a, w)) - 1;
+    return w->i0 + pf_group_begin() > i_last ||
+           walk->tile * PF_CROSS_TILE > i_last - c->a->window_low[walk->pair];
+}
+
+/* Such tiles, at the start of a walk: taken and given back, and a turn passed for each. */
 PF_DEVICE void forward_skip(forward_context *c, forward_state *f, key_walk *walk, bool in_turn) {
-    const int i_last = pf_min_int(c->w.i0 + pf_group_end(), forward_end(c->a, &c->w)) - 1;
-    const bool none = c->w.i0 + pf_group_begin() > i_last;
-    while (!key_walk_done(walk, c->a) &&
-           (none || walk->tile * PF_CROSS_TILE > i_last - c->a->window_low[walk->pair])) {
+    while (!key_walk_done(walk, c->a) && forward_skips(c, &c->w, walk)) {
         if (!in_turn)
             pf_turn_wait();
         pf_turn_pass();
@@ -215,34 +224,75 @@ PF_DEVICE void forward_step_overlapped(forward_context *c, forward_state *f, con
     forward_pack(c, f);
 }
 
-/* The item after the one in hand, that of `round` where there is more. Finding it takes many steps,
- * each of which waits for the one before. */
+/* The item after the one in hand, that of `round` where there is more, and what a group begins it
+ * with. Finding it takes many steps, each of which waits for the one before, so they are done while
+ * products are under way: where registers suffice (PF_LOOKS_AHEAD) its piece beside the first
+ * scores, the rest beside the last output, otherwise its place beside that. */
 typedef struct forward_ahead {
-    forward_work w;
     int round;
     bool more;
+    pf_piece piece;
+    forward_work w;
+    key_walk walk;
+    pf_span whole; /* tiles of the pair that it begins with */
+    bool skips;    /* some at its start */
 } forward_ahead;
 
-PF_DEVICE void forward_look_ahead(const forward_context *c, forward_ahead *next) {
-    forward_context ahead = *c;
-    next->more = forward_begin_work(&ahead, ++next->round);
-    next->w = ahead.w;
+PF_DEVICE void forward_find_piece(const forward_context *c, forward_ahead *next) {
+    ++next->round;
+    next->more =
+        pf_piece_of_round(c->a, next->round, PF_WINDOW_LIMIT / PF_CROSS_TILE, &next->piece);
 }
 
-/* The tiles of a pair are a loop of their own, which nothing else interrupts. The next item is
- * found while the last output is under way. */
+PF_DEVICE void forward_find_start(const forward_context *c, forward_ahead *next) {
+    next->walk = key_walk_begin(c->a, &next->w);
+    if (!PF_LOOKS_AHEAD || key_walk_done(&next->walk, c->a))
+        return;
+    next->whole = forward_whole_tiles(c->a, &next->w, next->walk.pair);
+    next->skips = PF_GROUPS_SKIP && forward_skips(c, &next->w, &next->walk);
+}
+
+/* Beside the first scores. */
+static_assert(!PF_STAGES_OUT || PF_LOOKS_AHEAD, "what is staged is sent here");
+PF_DEVICE void forward_look_ahead_first(forward_context *c, forward_state *f, forward_ahead *next) {
+    if (!PF_LOOKS_AHEAD)
+        return;
+    forward_send_out(c);
+    forward_find_piece(c, next);
+    forward_begin(f);
+}
+
+/* Beside the last output. Where nothing is left this is of no item, and not used. */
+PF_DEVICE void forward_look_ahead_last(const forward_context *c, forward_ahead *next) {
+    if (!PF_LOOKS_AHEAD)
+        forward_find_piece(c, next);
+    next->w = forward_work_of(c->a, &next->piece);
+    if (PF_LOOKS_AHEAD)
+        forward_find_start(c, next);
+}
+
+/* The tiles of a pair are a loop of their own, which nothing else interrupts. */
 PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f, forward_ahead *next) {
-    key_walk walk = key_walk_begin(c->a, &c->w);
-    if (PF_GROUPS_SKIP)
+    key_walk walk = next->walk;
+    walk.enters = true; /* as it does, which compilers do not see */
+    const bool skips = PF_GROUPS_SKIP && (!PF_LOOKS_AHEAD || pf_any_lane(next->skips));
+    if (skips)
         forward_skip(c, f, &walk, false);
     if (key_walk_done(&walk, c->a)) {
-        forward_look_ahead(c, next);
+        forward_look_ahead_first(c, f, next);
+        forward_look_ahead_last(c, next);
         return;
     }
-    forward_take_qk(c, f, &walk);
+    if (PF_LOOKS_AHEAD && !skips) {
+        f->whole = next->whole;
+        forward_take_q(c, f, &walk);
+        pf_ring_take(&c->sm->k_ring, &c->k_pos, PF_STAGES);
+    } else
+        forward_take_qk(c, f, &walk);
     pf_turn_wait();
     forward_issue_scores(c, f);
     pf_turn_pass();
+    forward_look_ahead_first(c, f, next);
     forward_take_bias(c, f);
     pf_mma_wait(0);
     forward_release_qk(c, &walk);
@@ -251,20 +301,22 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f, for
     for (key_walk_next(&walk, c->a, &c->w); !key_walk_done(&walk, c->a);
          key_walk_next(&walk, c->a, &c->w)) {
         if (walk.enters)
-            forward_take_q(c, f, &walk);
+            forward_enter_pair(c, f, &walk);
         do
             forward_step_overlapped(c, f, &walk);
         while (key_walk_next_of_pair(&walk));
     }
     pf_ring_take(&c->sm->v_ring, &c->v_pos, PF_V_STAGES);
     forward_issue_out(c, f);
-    forward_look_ahead(c, next);
+    forward_look_ahead_last(c, next);
     pf_mma_wait(0);
     forward_release_v(c);
 }
 
-/* What one producer loads. */
+/* What one producer loads. The first keys come before values are asked for: all workgroups begin at
+ * once, and values would take their share of the bandwidth. */
 PF_DEVICE void forward_fill(forward_context *c, int filler) {
+    bool first = PF_KEYS_FIRST && filler < 2;
     for (int round = 0; forward_begin_work(c, round); ++round) {
         for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
              key_walk_next(&walk, c->a, &c->w)) {
@@ -272,6 +324,12 @@ PF_DEVICE void forward_fill(forward_context *c, int filler) {
                 forward_fill_q(c, walk.pair);
             if (filler == 0)
                 forward_fill_k(c, &walk);
+            if (first) {
+                if (filler == 0)
+                    pf_ring_take(&c->sm->k_ring, &c->k_pos, PF_STAGES);
+                pf_fillers_meet();
+                first = false;
+            }
             if (filler == 2 % PF_FILLERS)
                 forward_fill_bias(c, &walk);
             if (filler == 1 % PF_FILLERS)
@@ -290,11 +348,18 @@ PF_DEVICE void forward_begin_item(forward_context *c, forward_state *f) {
 }
 
 PF_DEVICE void forward_consume_overlapped(forward_context *c) {
-    forward_ahead next = {{}, -1, false};
-    for (forward_look_ahead(c, &next); next.more;) {
+    forward_ahead next = {};
+    next.round = -1;
+    if (PF_LOOKS_AHEAD)
+        forward_find_piece(c, &next);
+    for (forward_look_ahead_last(c, &next); next.more;) {
         forward_state f;
         c->w = next.w;
-        forward_begin_item(c, &f);
+        if (!PF_LOOKS_AHEAD) {
+            forward_begin(&f);
+            forward_find_start(c, &next);
+        }
+        PF_REFILL(forward_prefetch(c, &next.walk));
         forward_walk_overlapped(c, &f, &next);
         forward_finish(c, &f);
     }
@@ -317,6 +382,8 @@ PF_DEVICE void forward_consume(forward_context *c, bias_kind kind, bool scaled) 
         forward_consume_overlapped(c);
     else
         forward_consume_in_order(c);
+    forward_send_out(c);
+    pf_out_drain();
 }
 
 PF_KERNEL(PF_KERNEL_NAME(forward), pf_attention_kargs) {

@@ -73,7 +73,7 @@ PF_DEVICE void forward_pair_primal(forward_context *c) {
     for (key_walk walk = key_walk_begin(c->a, &c->w); !key_walk_done(&walk, c->a);
          key_walk_next(&walk, c->a, &c->w)) {
         if (walk.enters) {
-            forward_enter_pair(c, &f, walk.pair);
+            f.whole = forward_whole_tiles(c->a, &c->w, walk.pair);
             pf_ring_take(&sm->q_ring, &c->q_pos, 1);
             pf_owned_take(&f.q[0], &sm->q[0][0], &c->source, PF_OPERAND_Q + walk.pair, &rows);
         }

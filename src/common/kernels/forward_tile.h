@@ -54,6 +54,27 @@ PF_DEVICE float pf_max3_negative(float a, float, float) {
 #define pf_owned_scale(...) ((void)0)
 #endif
 
+/* Targets with registers for what they have in hand alone. */
+#ifndef PF_LOOKS_AHEAD
+#define PF_LOOKS_AHEAD 0
+#endif
+
+/* Targets whose loads do not meet. */
+#ifndef PF_KEYS_FIRST
+#define PF_KEYS_FIRST 0
+#define pf_fillers_meet() ((void)0)
+#endif
+
+/* Targets that write outputs from registers. */
+#ifndef PF_STAGES_OUT
+#define PF_STAGES_OUT 0
+#endif
+#if !PF_STAGES_OUT
+#define pf_out_stage(out, source, rows) ((void)(out), false)
+#define pf_out_send(...) ((void)0)
+#define pf_out_drain() ((void)0)
+#endif
+
 /* Targets that keep H in registers, as they do P. */
 #ifndef PF_PARKS_WEIGHTS
 #define PF_PARKS_WEIGHTS 0
@@ -85,7 +106,9 @@ typedef struct forward_context {
     forward_work w;
     pf_ring_pos q_pos, k_pos, v_pos, bias_pos;
     bias_places bias;
-    bool scaled; /* queries have been multiplied by alpha; known where a loop is compiled */
+    bool out_staged;  /* O is yet to be sent */
+    pf_rows out_rows; /* of that */
+    bool scaled;      /* queries have been multiplied by alpha; known where a loop is compiled */
 #if PF_FORWARD_PAIRED
     pf_ring_pos tk_pos, tv_pos;
 #endif
@@ -215,15 +238,15 @@ PF_DEVICE void forward_take_bias(forward_context *c, forward_state *f) {
         forward_release_bias(c);
 }
 
-/* Where a walk enters a pair: the tiles with j0 + PF_CROSS_TILE <= key_end, low <= i - j < high for
- * all of the group's queries i and all of its keys j. */
-PF_DEVICE void forward_enter_pair(const forward_context *c, forward_state *f, int pair) {
-    const pf_attention_kargs *a = c->a;
-    const int i0 = c->w.i0 + pf_group_begin(), i1 = c->w.i0 + pf_group_end();
+/* The tiles of a pair with j0 + PF_CROSS_TILE <= key_end, low <= i - j < high for all of the
+ * group's queries i and all of its keys j. */
+PF_DEVICE pf_span forward_whole_tiles(const pf_attention_kargs *a, const forward_work *w,
+                                      int pair) {
+    const int i0 = w->i0 + pf_group_begin(), i1 = w->i0 + pf_group_end();
     const int before = i1 - a->window_high[pair]; /* first keys of whole tiles are not below it */
     const int begin = before > 0 ? PF_CEIL_DIV(before, PF_CROSS_TILE) : 0;
     const int end = pf_min_int(a->key_end[pair], i0 - a->window_low[pair] + 1) / PF_CROSS_TILE;
-    f->whole = pf_span_of(begin, end, 0);
+    return pf_span_of(begin, end, 0);
 }
 
 /* Do the group's queries keep all of a tile? */
@@ -467,14 +490,32 @@ PF_DEVICE void forward_normalize(const forward_context *c, forward_state *f) {
     forward_scale_out(f);
 }
 
-PF_DEVICE void forward_store_out(const forward_context *c, const pf_karg_tensor *t, int type,
+/* Stage O, or leave it where that cannot be. */
+PF_DEVICE bool forward_stage_out(forward_context *c, const pf_out *out) {
+    const forward_work *w = &c->w;
+    const pf_rows rows = {w->b, w->h, w->i0, forward_end(c->a, w), 0, w->channel0, 0};
+    if (!PF_STAGES_OUT || !c->a->o_staged)
+        return false;
+    c->out_rows = rows;
+    c->out_staged = pf_out_stage(out, &c->source, &rows);
+    return c->out_staged;
+}
+
+/* The vote tells a compiler that lanes agree. */
+PF_DEVICE void forward_send_out(forward_context *c) {
+    if (PF_STAGES_OUT && pf_any_lane(c->out_staged))
+        pf_out_send(&c->source, &c->out_rows);
+    c->out_staged = false;
+}
+
+PF_DEVICE void forward_store_out(forward_context *c, const pf_karg_tensor *t, int type,
                                  const pf_karg_tensor *part, const pf_out *out) {
     const forward_work *w = &c->w;
     const int i1 = forward_end(c->a, w);
     if (w->part >= 0) {
         if (part->address)
             pf_out_store_part(out, part, w->part, i1 - w->i0, w->channel0);
-    } else if (t->address)
+    } else if (t->address && !(t == &c->a->o && forward_stage_out(c, out)))
         pf_out_store(out, t, type, w->b, w->h, w->i0, i1, w->channel0, c->a->dim_v);
 }
 

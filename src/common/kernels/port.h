@@ -13,6 +13,8 @@
  *     PF_OUT_DIM    channels of the output that one workgroup accumulates, PF_HEAD_DIM or a divisor
  *     PF_STAGES     buffers in the ring of streamed tiles
  *     PF_OVERLAP    1: forward issues the next scores before this tile's output
+ *     PF_LOOKS_AHEAD  1, with that: there are registers for the next item of work beside a tile.
+ *         Left out where there are not
  *     PF_EXCHANGES  buffers for the exchange of dS: 1 where release of a ring stops all groups,
  *         else 2
  * passes.h needs none of these.
@@ -71,6 +73,8 @@
  * nothing where there is a producer. So both are written once, around the same fill functions.
  *     pf_fills(n)       is this producer the n-th of PF_FILLERS, at most three? Each ring is filled
  *         by one of them. Left out where one producer fills all
+ *     PF_KEYS_FIRST 1   pf_fillers_meet(): the producers of keys and of values wait for each other,
+ *         once, in forward; left out where the first loads are not to have an order
  *     PF_KEEP(x)        the compiler computes x now, and not again where it is used; may be empty
  *     pf_rows_settle(rows, source, operand, tile rows)  comes before loads of those rows. A target
  *         that loads whole tiles may set rows->live to 0 if it finds all rows alive; left out,
@@ -252,6 +256,13 @@
  *     pf_bias_send(tile, source, rows)  after pf_exchange_publish, write that to PF_MAP_DBIAS
  *     pf_bias_sent()  returns when the tile can be filled again
  *     pf_bias_clear(source, rows)  zeros in such a tile of dbias
+ *
+ * STAGED OUTPUT, for targets whose copies run on; left out by not defining PF_STAGES_OUT. Where the
+ * arguments say so (o_staged) O may leave through PF_MAP_O, in forward:
+ *     pf_out_stage(out, source, rows)  take the group's rows of an output out of registers, if all
+ *         are before rows->end: false where they are not, and nothing is done. Called uniformly
+ *     pf_out_send(source, rows)        what was staged last leaves for memory
+ *     pf_out_drain()                   before a consumer ends: shared memory can be given up
  *
  * WIDE ACCESS, for targets that gain by it; each is left out by not defining its macro:
  *     PF_VECTOR 8     pf_load_vector(address, index, type): a pf_vector, 8 adjacent elements of

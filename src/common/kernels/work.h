@@ -66,7 +66,9 @@ PF_DEVICE pf_work_place pf_work_place_of(const pf_attention_kargs *a, int index,
         place.head = a->order.first_last + at - place.rank * last;
     } else {
         place.head = pf_quotient(index, &a->by_tiles);
-        place.rank = pf_work_tile(index - place.head * tiles, tiles, alone);
+        /* Unsigned: what comes after a workgroup's last item may lie before the list, and wrap. */
+        const unsigned before = (unsigned)place.head * (unsigned)tiles;
+        place.rank = pf_work_tile((int)((unsigned)index - before), tiles, alone);
     }
     return place;
 }
