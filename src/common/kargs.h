@@ -42,7 +42,7 @@ typedef enum pf_map {
     PF_MAP_COUNT
 } pf_map;
 
-/* Rows of a box of PF_MAP_O: those of a warp. */
+/* Rows of a box of PF_MAP_O: those of queries that a warp owns. */
 enum { PF_OUT_ROWS = 16 };
 
 /* Element types as kernels see them: the values of pfattn_dtype. */

@@ -52,7 +52,7 @@ PF_DEVICE void pf_await_slabs() {
     __syncwarp();
 }
 
-/* A warp's sixteen rows, if all are of the item: the map ends with the tensor, not with it. The
+/* A warp's rows, if all are of the item: the map ends with the tensor, not with it. The
  * vote tells the compiler that a warp agrees. */
 PF_DEVICE bool pf_out_stage(const pf_out *out, const pf_source *source, const pf_rows *rows) {
     if (pf_any_lane(rows->row0 + PF_OUT_ROWS * (pf_consumer_warp() + 1) > rows->end))
@@ -84,7 +84,7 @@ PF_DEVICE void pf_write_slab(const float *x, int type, unsigned short *to, pf_i6
     pf_place_slab(x, type, place);
     __syncwarp();
     const int lane = pf_lane(), vector = lane % PF_VECTORS;
-    PF_UNROLL for (int r = 0; r < 16; r += 32 / PF_VECTORS) {
+    PF_UNROLL for (int r = 0; r < PF_OUT_ROWS; r += 32 / PF_VECTORS) {
         const int row = r + lane / PF_VECTORS;
         if (row < rows && 8 * vector < channels)
             *(uint4 *)(to + row * stride + 8 * vector) = place[row][vector ^ row % 8];
@@ -98,7 +98,7 @@ PF_DEVICE void pf_write_rows(const pf_out *out, pf_u64 address, pf_i64 index, pf
         pf_write_fragment_rows(out, address, index, stride, rows, channels, type);
         return;
     }
-    const int row0 = 16 * pf_consumer_warp();
+    const int row0 = PF_OUT_ROWS * pf_consumer_warp();
     unsigned short *to = (unsigned short *)address + index + row0 * stride;
     PF_UNROLL for (int c = 0; c < PF_OUT_DIM; c += PF_SLAB)
         pf_write_slab(out->x + c / 2, type, to + c, stride, rows - row0, channels - c);
