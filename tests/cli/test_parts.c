@@ -17,14 +17,23 @@
 #include "json.h"
 #include "tensor_image.h"
 
-static bool judge(const double *tested, const double *naive, const double *exact,
-                  const unsigned char *expected, int64_t count, double *ratio) {
+static bool judge_values(const compared *values, double *ratio) {
     comparison sum;
     char reason[256];
-    compared values = {tested, naive, exact, expected, count, PFATTN_DTYPE_F32};
     memset(&sum, 0, sizeof sum);
-    comparison_add(&sum, &values);
+    comparison_add(&sum, values);
     return comparison_passes(&sum, false, ratio, reason, sizeof reason);
+}
+
+static bool judge(const double *tested, const double *naive, const double *exact,
+                  const unsigned char *expected, int64_t count, double *ratio) {
+    return judge_values(&(compared){tested, naive, exact, expected, count, PFATTN_DTYPE_F32},
+                        ratio);
+}
+
+static bool judge_type(const double *tested, const double *naive, const double *exact,
+                       int64_t count, pfattn_dtype dtype, double *ratio) {
+    return judge_values(&(compared){tested, naive, exact, NULL, count, dtype}, ratio);
 }
 
 /* max|Xlp - X64| = 0.25 and max|X64| = 2 allow 2 * 0.25 + 2e-5. */
@@ -55,6 +64,37 @@ static void test_norm_of_the_error_is_bounded(void **state) {
         tested[i] = 1.49;
     }
     assert_false(judge(tested, naive, exact, NULL, 16, &ratio));
+}
+
+/* Elements of 6.3507 in bf16, whose neighbours there are 6.34375 and 6.375. A naive result of 6.359
+ * is rounded to the former, which is off by 0.007, where 6.36 would have been off by 0.0243: more
+ * than twice that. One such element among 64 of another binade is judged by the worst rounding,
+ * 2 (0.0083 + 0.0156) = 0.048, which the others are not; 64 of them by what the naive ones were. */
+static void test_rare_magnitudes_are_judged_by_the_worst_rounding(void **state) {
+    (void)state;
+    enum { COUNT = 65 };
+    double exact[COUNT], naive[COUNT], tested[COUNT], ratio;
+    for (int common = 0; common < 2; common++) {
+        for (int i = 0; i < COUNT; i++) {
+            const bool one = !common && i > 0;
+            exact[i] = one ? 1 : 6.3507;
+            naive[i] = one ? 1 : 6.359;
+            tested[i] = one ? 1 : 6.34375;
+        }
+        tested[0] = 6.375;
+        assert_int_equal(judge_type(tested, naive, exact, COUNT, PFATTN_DTYPE_BF16, &ratio),
+                         !common);
+    }
+    for (int i = 1; i < COUNT; i++) {
+        exact[i] = naive[i] = tested[i] = 1;
+    }
+    tested[0] = 6.40625;
+    assert_false(judge_type(tested, naive, exact, COUNT, PFATTN_DTYPE_BF16, &ratio));
+    tested[0] = 6.375;
+    tested[1] = 1.03125;
+    assert_false(judge_type(tested, naive, exact, COUNT, PFATTN_DTYPE_BF16, &ratio));
+    tested[1] = 1;
+    assert_false(judge_type(tested, naive, exact, COUNT, PFATTN_DTYPE_F32, &ratio));
 }
 
 /* Over one key, sixteen elements of a gradient share the error of one score: the largest error
@@ -289,6 +329,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_largest_error_is_bounded_by_twice_the_naive_error),
         cmocka_unit_test(test_norm_of_the_error_is_bounded),
+        cmocka_unit_test(test_rare_magnitudes_are_judged_by_the_worst_rounding),
         cmocka_unit_test(test_few_scores_have_no_norm),
         cmocka_unit_test(test_scores_of_a_case),
         cmocka_unit_test(test_zero_for_a_gradient_of_order_one_fails),

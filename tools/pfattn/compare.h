@@ -23,21 +23,35 @@
 /* What is expected of one element. */
 enum { EXPECT_VALUE, EXPECT_NAN, EXPECT_INFINITY, EXPECT_ANYTHING };
 
+/* An element of a result, by its number in logical order. */
+typedef struct compared_element {
+    int64_t number;
+    double tested, exact;
+} compared_element;
+
+/* Largest errors, and what the naive computation's say of them. */
+typedef struct compared_errors {
+    double max_error, max_naive;
+    compared_element worst;
+} compared_errors;
+
 typedef struct comparison {
-    double max_error, max_naive, max_exact;
+    compared_errors all;  /* but max_error without rare elements */
+    compared_errors rare; /* naive: before rounding, and half a unit in the last place */
+    double max_exact;
     double scale; /* of the terms whose sum the result is, where it may be much smaller; else 0 */
     double square_error, square_naive, square_exact;
     int64_t count;
     bool few;          /* the elements share the errors of fewer than COMPARE_MANY numbers */
     int64_t misplaced; /* elements where one side alone is NaN or infinite */
-    int64_t worst;     /* number of the element with the largest error, or the first misplaced */
-    double worst_tested, worst_exact;
+    compared_element first_misplaced;
 } comparison;
 
-/* From COMPARE_MANY elements on the norm of the error is judged. Up to COMPARE_FEW all of them may
- * have been rounded luckily by the naive computation: half a unit in the last place is then added
- * to its error. */
-enum { COMPARE_MANY = 16, COMPARE_FEW = 16384 };
+/* From COMPARE_MANY elements on the norm of the error is judged. The rounding of a result to f16,
+ * bf16 or e5m2 errs by the size of the element: fewer than COMPARE_RARE of a binade, the largest of
+ * a tensor most often, may all have been rounded luckily by the naive computation. They are judged
+ * as if it had rounded them as badly as can be. */
+enum { COMPARE_MANY = 16, COMPARE_RARE = 64 };
 
 /* Results to be compared, element by element. */
 typedef struct compared {
