@@ -89,7 +89,7 @@ typedef struct pf_divisor {
 
 /* How the workgroups of a grid share a list of items, of which there are `by_tiles` for each head:
  * pairs of neighbours in whole rounds, then one round of `pairs_left` pairs, then one by one the
- * items of the last heads. Without last heads what whole rounds leave is a plain list. */
+ * items of the last heads. Without last heads, item by item. */
 typedef struct pf_work_order {
     pf_divisor by_blocks;
     int rounds, pairs_left;

@@ -268,7 +268,7 @@ static void fill_scratch(const pf_scratch *scratch, unsigned long long workspace
 }
 
 /* Heads whose tiles come last: where lengths differ some two rounds, which even out what is left.
- * The items before them must be pairs. */
+ * The items before them must be pairs. None where all items are of one length. */
 static int count_last_heads(const pf_attention_kargs *args, int workgroups, int work) {
     int tiles = args->by_tiles.value, heads = work / tiles;
     bool differ = args->window_low[0] > -PF_WINDOW_LIMIT && tiles > 1;
@@ -290,9 +290,11 @@ void pf_kargs_share(int workgroups, int work, pf_attention_kargs *args) {
     order->by_blocks = pf_divisor_of(workgroups);
     order->by_last = pf_divisor_of(last);
     order->first_last = work / tiles - last;
-    int pairs = (work - last * tiles) / 2;
-    order->rounds = pairs / workgroups;
-    order->pairs_left = last > 0 ? pairs % workgroups : 0;
+    if (last > 0) {
+        int pairs = (work - last * tiles) / 2;
+        order->rounds = pairs / workgroups;
+        order->pairs_left = pairs % workgroups;
+    }
 }
 
 void pf_kargs_divide(int items, int tiles, int clusters, int work, pf_attention_kargs *args) {

@@ -88,6 +88,29 @@ static void pairs_move_on(void **state) {
     assert_in_range(walk(&c), 1024 * 6 / 132, 1024 * 6 / 132 + 2);
 }
 
+/* Items of one length: those of a round are neighbours, so that they are of as few heads as can be
+ * and read the same keys at the same time. */
+static void rounds_have_few_heads(void **state) {
+    (void)state;
+    static const work_case cases[] = {
+        {512, 4, 132, false}, {64, 32, 132, false}, {31, 5, 16, false}, {9, 86, 108, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const work_case *c = &cases[i];
+        pf_attention_kargs args = share(c);
+        for (int round = 0; round <= c->heads * c->tiles / c->blocks; round++) {
+            int least = c->heads, most = 0, head, rank;
+            work_piece piece;
+            for (int block = 0; block < c->blocks; block++) {
+                if (work_find(&args, c->blocks, block, round, &head, &rank, &piece)) {
+                    least = head < least ? head : least;
+                    most = head > most ? head : most;
+                }
+            }
+            assert_in_range(most - least, 0, (c->blocks + c->tiles - 2) / c->tiles);
+        }
+    }
+}
+
 /* The last round of 2 and a part of backward's items, by tiles of queries: each tile is in one
  * part, parts of an item ascend with the clusters, of which each has as many tiles as any other or
  * one more. */
@@ -210,9 +233,9 @@ static void every_tile_of_keys_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_item_once),         cmocka_unit_test(causal_rounds_are_full),
-        cmocka_unit_test(pairs_move_on),           cmocka_unit_test(every_tile_once),
-        cmocka_unit_test(every_tile_of_keys_once),
+        cmocka_unit_test(every_item_once), cmocka_unit_test(causal_rounds_are_full),
+        cmocka_unit_test(pairs_move_on),   cmocka_unit_test(rounds_have_few_heads),
+        cmocka_unit_test(every_tile_once), cmocka_unit_test(every_tile_of_keys_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,10 +27,11 @@ PF_DEVICE int pf_work_tile(int n, int count, bool alone) {
 }
 
 /* The item that the workgroup does in a round, a place in the list; work_count where nothing is
- * left. Workgroups do pairs of neighbours, a long and a short item each: what they share stays
- * in the cache. In each round they move up by one, or a workgroup could always get the longest of
- * all pairs. Where lengths differ the last heads' items are dealt out one by one, the longest first
- * and every other time from the other end, so that all workgroups end at about the same time. */
+ * left. Items of one length are dealt out one by one: neighbours read what they share at the same
+ * time. Where lengths differ workgroups do pairs of neighbours, a long and a short item each: what
+ * they share stays in the cache. In each round they move up by one, or a workgroup could always get
+ * the longest of all pairs. The last heads' items are dealt out one by one, the longest first and
+ * every other time from the other end, so that all workgroups end at about the same time. */
 PF_DEVICE int pf_work_find(const pf_attention_kargs *a, int round) {
     const pf_work_order *order = &a->order;
     const int block = (int)pf_cluster(), blocks = (int)pf_clusters();
