@@ -51,6 +51,31 @@
 
 #include "port_nvidia.h"
 
+/* Whether what a warp agrees on is worked out once, where uniform registers suffice to keep it. */
+#define PF_AGREES_ONCE                                                                             \
+    (PF_OP == PF_OP_FORWARD ||                                                                     \
+     (!PF_GENERAL && ((PF_OP == PF_OP_FORWARD_JVP && PF_HEAD_DIM <= 128) ||                        \
+                      (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM >= 128))))
+
+/* In the loops of its roles compilers would keep nothing in uniform registers by themselves. */
+#define PF_AGREES_ON_TILES PF_BACKWARD_PAIRED
+
+/* x, called by whole warps. The shuffle tells the compiler that a warp agrees on it, so that it and
+ * what is computed from it can live in uniform registers, where wgmma wants its descriptors. In a
+ * long branch on anything else nothing can. Not being volatile lets it be shared. */
+PF_DEVICE int pf_agreed(int x) {
+    if (!PF_AGREES_ONCE)
+        return __shfl_sync(0xffffffffu, x, 0);
+    int first;
+    asm("shfl.sync.idx.b32 %0, %1, 0, 0x1f, 0xffffffff;" : "=r"(first) : "r"(x));
+    return first;
+}
+
+/* Its register is a slow one. */
+#if PF_AGREES_ONCE
+#define pf_block() pf_agreed((int)blockIdx.x)
+#endif
+
 #include "tma.h"
 #include "wgmma.h"
 
@@ -112,11 +137,8 @@ PF_DEVICE int pf_thread_group() {
     return ((int)threadIdx.x - PF_FIRST_CONSUMER) / 128;
 }
 
-/* The same, called by whole warps. The shuffle tells the compiler that a warp agrees on it, so that
- * it and what is computed from it can live in uniform registers, where wgmma wants its descriptors.
- * In a long branch on anything else nothing can. */
 PF_DEVICE int pf_group() {
-    return __shfl_sync(0xffffffffu, pf_thread_group(), 0);
+    return pf_agreed(pf_thread_group());
 }
 
 PF_DEVICE bool pf_any_lane(bool x) {
@@ -504,13 +526,13 @@ PF_DEVICE void pf_turn_pass() {
 }
 
 /* The compiler computes the address of shared memory again at every use, by way of a slow special
- * register. That a warp agrees on it lets it lie in a uniform register instead, of which backward
- * has none left. */
+ * register. That a warp agrees on it lets it lie in a uniform register instead, of which most of
+ * backward has none left. */
 PF_DEVICE unsigned char *pf_shared_base() {
-    if (PF_OP > PF_OP_FORWARD_JVP)
+    if (PF_OP > PF_OP_FORWARD_JVP && !PF_AGREES_ON_TILES)
         return pf_shared_memory;
-    const pf_u32 base = __shfl_sync(0xffffffffu, pf_shared_address(pf_shared_memory), 0);
-    return (unsigned char *)__cvta_shared_to_generic(base);
+    const int base = pf_agreed((int)pf_shared_address(pf_shared_memory));
+    return (unsigned char *)__cvta_shared_to_generic((pf_u32)base);
 }
 
 #undef PF_SHARED

@@ -236,10 +236,12 @@ PF_DEVICE void pf_bias_send(const unsigned char *tile, const pf_source *source,
                             const pf_rows *rows) {
     static_assert(PF_SLAB == 64, "the keys of a warpgroup");
     const int group = pf_thread_group();
-    if (threadIdx.x % 128 == 0)
+    if (threadIdx.x % 128 == 0) {
         pf_tensor_store(tile + group * PF_TILE_QUERIES * PF_ROW_BYTES,
                         &source->maps->map[PF_MAP_DBIAS], rows->channel0 + group * PF_SLAB,
                         rows->row0, rows->h, rows->b);
+        pf_bulk_commit();
+    }
 }
 
 /* A warp clears its sixteen keys, eight a lane. */

@@ -194,6 +194,7 @@ PF_DEVICE void pf_dq_deliver(const float *share, const pf_dq_order *order, pf_u6
         asm volatile("fence.proxy.async.global;" ::: "memory");
     }
     pf_bulk_add(order->address, share, 4 * PF_DQ_SHARE);
+    pf_bulk_commit();
     pf_dq_raise<1>(*raise);
     *raise = turn.counter;
 }

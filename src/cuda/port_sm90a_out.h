@@ -17,8 +17,9 @@ typedef struct alignas(1024) pf_port_shared {
 } pf_port_shared;
 enum { PF_PORT_SHARED_BYTES = sizeof(pf_port_shared) };
 
-PF_DEVICE uint4 (*pf_slab_place(int slab))[PF_VECTORS] {
-    return ((pf_port_shared *)pf_shared_memory)->rows[pf_consumer_warp()][slab];
+/* Where a warp has a slab of its rows. */
+PF_DEVICE uint4 (*pf_slab_place(int warp, int slab))[PF_VECTORS] {
+    return ((pf_port_shared *)pf_shared_memory)->rows[warp][slab];
 }
 
 /* A slab of the warp's rows, rounded. */
@@ -36,19 +37,24 @@ PF_DEVICE void pf_place_slab(const float *x, int type, uint4 (*place)[PF_VECTORS
 }
 
 #if PF_STAGES_OUT
-/* The slabs that are in place, the first of which is number `slab`. */
+/* The slabs that are in place, the first of which is number `slab`. One thread that is elected, and
+ * a warp that is agreed on: the operands of a copy lie in uniform registers, and compilers make a
+ * loop over lanes of what may differ among them. */
 PF_DEVICE void pf_send_slabs(const pf_source *source, const pf_rows *rows, int slab) {
-    pf_async_fence();
+    const int warp = pf_agreed(pf_consumer_warp());
     __syncwarp();
-    if (pf_lane() == 0)
-        PF_UNROLL for (int n = 0; n < PF_STAGED_SLABS; ++n) pf_tensor_store(
-            pf_slab_place(n), &source->maps->map[PF_MAP_O], rows->channel0 + (slab + n) * PF_SLAB,
-            rows->row0 + PF_OUT_ROWS * pf_consumer_warp(), rows->h, rows->b);
+    if (pf_elect()) {
+        PF_UNROLL for (int n = 0; n < PF_STAGED_SLABS; ++n)
+            pf_tensor_store(pf_slab_place(warp, n), &source->maps->map[PF_MAP_O],
+                            rows->channel0 + (slab + n) * PF_SLAB, rows->row0 + PF_OUT_ROWS * warp,
+                            rows->h, rows->b);
+        pf_bulk_commit();
+    }
 }
 
+/* Of the thread that was elected; others have none to wait for. */
 PF_DEVICE void pf_await_slabs() {
-    if (pf_lane() == 0)
-        pf_bulk_wait_read(0);
+    pf_bulk_wait_read(0);
     __syncwarp();
 }
 
@@ -64,7 +70,9 @@ PF_DEVICE bool pf_out_stage(const pf_out *out, const pf_source *source, const pf
             pf_await_slabs();
         }
         pf_place_slab(out->x + slab * PF_SLAB / 2, PF_ELEMENT,
-                      pf_slab_place(slab % PF_STAGED_SLABS));
+                      pf_slab_place(pf_consumer_warp(), slab % PF_STAGED_SLABS));
+        if ((slab + 1) % PF_STAGED_SLABS == 0)
+            pf_async_fence();
     }
     return true;
 }
@@ -80,7 +88,7 @@ PF_DEVICE void pf_out_drain() {
 /* Write a slab row by row. */
 PF_DEVICE void pf_write_slab(const float *x, int type, unsigned short *to, pf_i64 stride, int rows,
                              int channels) {
-    uint4(*place)[PF_VECTORS] = pf_slab_place(0);
+    uint4(*place)[PF_VECTORS] = pf_slab_place(pf_consumer_warp(), 0);
     pf_place_slab(x, type, place);
     __syncwarp();
     const int lane = pf_lane(), vector = lane % PF_VECTORS;

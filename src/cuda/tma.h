@@ -76,12 +76,11 @@ PF_DEVICE void pf_tensor_copy(void *to, const pf_tensor_map *map, pf_u64 *barrie
                  : "memory");
 }
 
-/* Write a box to memory; the thread's writes so far form a group. */
+/* Write a box to memory. */
 PF_DEVICE void pf_tensor_store(const void *from, const pf_tensor_map *map, int channel, int row,
                                int h, int b) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], "
-                 "[%1];\n"
-                 "cp.async.bulk.commit_group;" ::"l"(map),
+                 "[%1];" ::"l"(map),
                  "r"(pf_shared_address(from)), "r"(channel), "r"(row), "r"(h), "r"(b)
                  : "memory");
 }
@@ -93,15 +92,20 @@ PF_DEVICE void pf_bulk_copy(void *to, pf_u64 from, int bytes, pf_u64 *barrier) {
                  : "memory");
 }
 
-/* Add `bytes` of floats to memory; the thread's sums so far form a group. */
+/* Add `bytes` of floats to memory. */
 PF_DEVICE void pf_bulk_add(pf_u64 to, const void *from, int bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n"
-                 "cp.async.bulk.commit_group;" ::"l"(to),
-                 "r"(pf_shared_address(from)), "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+        "r"(pf_shared_address(from)), "r"(bytes)
+        : "memory");
 }
 
-/* All but this thread's last `n` groups of sums have read their source, or are in memory. */
+/* What this thread has written or added since the last time is a group. */
+PF_DEVICE void pf_bulk_commit() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* All but this thread's last `n` groups have read their source, or are in memory. */
 #define pf_bulk_wait_read(n) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(n) : "memory")
 #define pf_bulk_wait(n) asm volatile("cp.async.bulk.wait_group %0;" ::"n"(n) : "memory")
 

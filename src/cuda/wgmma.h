@@ -55,7 +55,8 @@ static_assert(PF_ELEMENT == PF_KTYPE_BF16, "the preprocessor sees no enum");
  * one 64-element slab to the next, where the operand is contiguous along m or n and wider than
  * that. */
 PF_DEVICE pf_u32 pf_wgmma_tile(pf_u32 address, int leading) {
-    return (address & 0x3ffff) >> 4 | (pf_u32)(leading >> 4) << 16;
+    const pf_u32 tile = (address & 0x3ffff) >> 4 | (pf_u32)(leading >> 4) << 16;
+    return PF_AGREES_ON_TILES ? (pf_u32)pf_agreed((int)tile) : tile;
 }
 
 PF_DEVICE pf_u32 pf_wgmma_advance(pf_u32 tile, int bytes) {
