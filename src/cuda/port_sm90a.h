@@ -39,6 +39,8 @@
 #define PF_STAGES_OUT (PF_OP == PF_OP_FORWARD && !PF_GENERAL)
 #define PF_LOOKS_AHEAD PF_STAGES_OUT
 #define PF_KEYS_FIRST PF_STAGES_OUT
+/* At D 64 it gains nothing, at D 256 registers do not suffice. */
+#define PF_STARTS_OUT (PF_OVERLAP && PF_HEAD_DIM == 128 && !PF_GENERAL)
 /* With bias all warpgroups meet anyway, before dbias leaves. */
 #define PF_BACKWARD_LAGS (PF_OP == PF_OP_BACKWARD && PF_HEAD_DIM <= 128 && !PF_GENERAL)
 #define PF_BACKWARD_TURNS (PF_HEAD_DIM == 64)
@@ -422,22 +424,30 @@ PF_DEVICE void pf_weights_pack(pf_weights *w, const pf_scores *s) {
         pf_pack_pair(s->x[2 * i], s->x[2 * i + 1]);
 }
 
-PF_DEVICE void pf_out_mma_slabs(pf_out *out, pf_weights *w, const unsigned char *slabs) {
+PF_DEVICE void pf_out_mma_slabs(pf_out *out, pf_weights *w, const unsigned char *slabs,
+                                bool fresh) {
     const pf_u32 b = pf_wgmma_tile(pf_shared_address(slabs), PF_CROSS_TILE * PF_ROW_BYTES);
     pf_wgmma_pin(out->x, PF_OUT_COUNT);
     pf_wgmma_pin(w->x, PF_SCORE_COUNT / 2);
     pf_wgmma_fence();
     PF_UNROLL for (int x = 0; x < PF_CROSS_TILE; x += 16) pf_wgmma<PF_OUT_DIM>::registers<1>(
-        out->x, w->x + x / 4, pf_wgmma_advance(b, x * PF_ROW_BYTES));
+        out->x, w->x + x / 4, pf_wgmma_advance(b, x * PF_ROW_BYTES), !fresh || x > 0);
 }
 
 PF_DEVICE void pf_out_mma(pf_out *out, pf_weights *w, const pf_cross_tile *cross, int channel0) {
-    pf_out_mma_slabs(out, w, cross->bytes[channel0 / PF_SLAB][0]);
+    pf_out_mma_slabs(out, w, cross->bytes[channel0 / PF_SLAB][0], false);
 }
 
 PF_DEVICE void pf_out_mma_value(pf_out *out, pf_weights *w, const pf_value_tile *value) {
-    pf_out_mma_slabs(out, w, value->bytes[0][0]);
+    pf_out_mma_slabs(out, w, value->bytes[0][0], false);
 }
+
+#if PF_STARTS_OUT
+PF_DEVICE void pf_out_mma_start(pf_out *out, pf_weights *w, const pf_value_tile *value,
+                                bool fresh) {
+    pf_out_mma_slabs(out, w, value->bytes[0][0], fresh);
+}
+#endif
 
 /* ---- fragments to shared memory ---- */
 

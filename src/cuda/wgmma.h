@@ -70,8 +70,9 @@ PF_DEVICE pf_u64 pf_wgmma_descriptor(pf_u32 tile) {
 
 template <int n> struct pf_wgmma;
 
-/* One shape with c = n / 2 registers; i0 to i5 are the six names after those of the accumulator. */
-#define PF_WGMMA(n, c, i0, i1, i2, i3, i4, i5)                                                     \
+/* One shape with c = n / 2 registers; i0 to i6 are the seven names after those of the accumulator.
+ */
+#define PF_WGMMA(n, c, i0, i1, i2, i3, i4, i5, i6)                                                 \
     template <> struct pf_wgmma<n> {                                                               \
         template <int ta, int tb>                                                                  \
         PF_DEVICE void shared(float *d, pf_u32 a, pf_u32 b, bool accumulate) {                     \
@@ -82,27 +83,29 @@ template <int n> struct pf_wgmma;
                          : "l"(pf_wgmma_descriptor(a)), "l"(pf_wgmma_descriptor(b)),               \
                            "r"((int)accumulate), "n"(ta), "n"(tb));                                \
         }                                                                                          \
-        template <int tb> PF_DEVICE void registers(float *d, const pf_u32 *a, pf_u32 b) {          \
-            asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16." PF_WGMMA_TYPES              \
+        template <int tb>                                                                          \
+        PF_DEVICE void registers(float *d, const pf_u32 *a, pf_u32 b, bool accumulate) {           \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " i5 ", 0;\n"                           \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k16." PF_WGMMA_TYPES              \
                          " {" PF_NAMES_##c "}, {" i0 ", " i1 ", " i2 ", " i3 "}, " i4              \
-                                           ", 1, 1, 1, " i5 ";"                                    \
+                                           ", p, 1, 1, " i6 ";\n}"                                 \
                          : PF_SUMS_##c                                                             \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),                             \
-                           "l"(pf_wgmma_descriptor(b)), "n"(tb));                                  \
+                           "l"(pf_wgmma_descriptor(b)), "r"((int)accumulate), "n"(tb));            \
         }                                                                                          \
     };
 
-PF_WGMMA(32, 16, "%16", "%17", "%18", "%19", "%20", "%21")
-PF_WGMMA(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
-PF_WGMMA(80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
-PF_WGMMA(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
-PF_WGMMA(112, 56, "%56", "%57", "%58", "%59", "%60", "%61")
-PF_WGMMA(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
-PF_WGMMA(144, 72, "%72", "%73", "%74", "%75", "%76", "%77")
-PF_WGMMA(160, 80, "%80", "%81", "%82", "%83", "%84", "%85")
-PF_WGMMA(176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
-PF_WGMMA(192, 96, "%96", "%97", "%98", "%99", "%100", "%101")
-PF_WGMMA(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+PF_WGMMA(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+PF_WGMMA(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+PF_WGMMA(80, 40, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+PF_WGMMA(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+PF_WGMMA(112, 56, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
+PF_WGMMA(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+PF_WGMMA(144, 72, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
+PF_WGMMA(160, 80, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+PF_WGMMA(176, 88, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
+PF_WGMMA(192, 96, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+PF_WGMMA(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 
 #undef PF_WGMMA
 

@@ -136,7 +136,7 @@ PLANTS = [
           "pf_scores_mma(&f->s[0], &f->q[0], &k[0], true);", "pf_scores_mma(&f->s[0], &f->q[0], &k[0], false);"),
     Plant("L in base 2", "forward.f16.64.plain", FORWARD, wrong("lse"),
           "common/kernels/forward_tile.h",
-          "(pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2", "(pf_log2(sum) - PF_WEIGHT_SHIFT)"),
+          "(pf_log2(sum[s]) - PF_WEIGHT_SHIFT) * PF_LN2", "(pf_log2(sum[s]) - PF_WEIGHT_SHIFT)"),
     Plant("the maximum over half of a row's lanes", "forward.f16.64.plain", FORWARD + " std=8", wrong("(o|lse)"),
           "common/kernels/forward_tile.h",
           "pf_slot_max(pf_max(max[s], odd[s]))", "pf_max(max[s], odd[s])"),

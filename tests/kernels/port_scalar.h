@@ -39,6 +39,7 @@ extern "C" {
 #define PF_PARKS_WEIGHTS (PF_TEST_OVERLAP && PF_OP == PF_OP_FORWARD_JVP)
 #define PF_STAGES_OUT (PF_TEST_OVERLAP && PF_OP == PF_OP_FORWARD)
 #define PF_LOOKS_AHEAD (PF_OP == PF_OP_FORWARD)
+#define PF_STARTS_OUT PF_TEST_OVERLAP
 #define PF_EXCHANGES 2
 #define pf_any_lane(x) (x)
 
@@ -466,6 +467,15 @@ PF_DEVICE void pf_out_mma(pf_out *out, const pf_weights *w, const pf_cross_tile 
 PF_DEVICE void pf_out_mma_value(pf_out *out, const pf_weights *w, const pf_value_tile *value) {
     scalar_out_mma(out, w, &value->x[0][0], PF_OUT_DIM);
 }
+
+#if PF_STARTS_OUT
+PF_DEVICE void pf_out_mma_start(pf_out *out, const pf_weights *w, const pf_value_tile *value,
+                                bool fresh) {
+    if (fresh)
+        memset(out, 0, sizeof *out);
+    pf_out_mma_value(out, w, value);
+}
+#endif
 
 PF_DEVICE void pf_exchange_publish(pf_exchange *exchange, const pf_weights *w) {
     for (int n = 0; n < 1 + PF_TANGENT; ++n)

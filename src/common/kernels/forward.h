@@ -50,15 +50,16 @@ PF_DEVICE void forward_issue_scores(forward_context *c, forward_state *f) {
 
 PF_DEVICE void forward_issue_out(forward_context *c, forward_state *f) {
     const pf_value_tile *v = c->sm->v[c->v_pos.take];
-    pf_out_mma_value(&f->o[0], &f->p[0], &v[0]);
+    pf_out_mma_start(&f->o[0], &f->p[0], &v[0], f->fresh);
     if (PF_TANGENT) {
-        pf_out_mma_value(&f->o[PF_T], &f->p[0], &v[PF_T]);
+        pf_out_mma_start(&f->o[PF_T], &f->p[0], &v[PF_T], f->fresh);
         if (PF_PARKS_WEIGHTS)
             pf_out_mma_parked(&f->o[PF_T], &c->sm->h, &v[0]);
         else
             pf_out_mma_value(&f->o[PF_T], &f->p[PF_T], &v[0]);
     }
     pf_mma_commit();
+    f->fresh = false;
 }
 
 /* Normalise and write O, L, tO, tL. */
@@ -281,6 +282,8 @@ PF_DEVICE void forward_walk_overlapped(forward_context *c, forward_state *f, for
     if (key_walk_done(&walk, c->a)) {
         forward_look_ahead_first(c, f, next);
         forward_look_ahead_last(c, next);
+        if (PF_STARTS_OUT)
+            forward_clear_out(f);
         return;
     }
     if (PF_LOOKS_AHEAD && !skips) {

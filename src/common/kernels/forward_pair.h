@@ -208,8 +208,8 @@ PF_DEVICE void forward_tangent_finish(forward_context *c, forward_tangent *g) {
             g->o.x[first + e] = g->scale[s] * sum;
         }
     }
-    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s)
-        forward_store_stat(a, &c->w, &a->tlse, &a->split.tlse, s, 0, g->mean[s] * g->scale[s]);
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) g->mean[s] *= g->scale[s];
+    forward_store_stats(a, &c->w, &a->tlse, &a->split.tlse, 0, g->mean);
     forward_store_out(c, &a->to, a->to_type, &a->split.to, &g->o);
 }
 

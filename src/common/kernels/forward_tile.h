@@ -75,6 +75,14 @@ PF_DEVICE float pf_max3_negative(float a, float, float) {
 #define pf_out_drain() ((void)0)
 #endif
 
+/* Targets that clear outputs first. */
+#ifndef PF_STARTS_OUT
+#define PF_STARTS_OUT 0
+#endif
+#if !PF_STARTS_OUT
+#define pf_out_mma_start(out, w, value, fresh) pf_out_mma_value(out, w, value)
+#endif
+
 /* Targets that keep H in registers, as they do P. */
 #ifndef PF_PARKS_WEIGHTS
 #define PF_PARKS_WEIGHTS 0
@@ -164,19 +172,26 @@ typedef struct forward_state {
     float mean[PF_SLOTS];         /* of H over this thread's keys */
     float rescale[PF_SLOTS];      /* what the last tile's maximum does to sums so far */
     bool rescales;                /* anything, to some thread's */
+    bool fresh;                   /* nothing is in o yet, where PF_STARTS_OUT */
     float slack[PF_SLOTS];        /* of the maximum, where it is lazy */
     unsigned excluded;            /* scores that are not kept, a bit for each; where paired */
     pf_span whole;                /* tiles of keys of which the group's rows keep all */
 } forward_state;
+
+PF_DEVICE void forward_clear_out(forward_state *f) {
+    pf_out_zero(&f->o[0]);
+    if (PF_GROUP_T)
+        pf_out_zero(&f->o[PF_GROUP_T]);
+}
 
 PF_DEVICE void forward_begin(forward_state *f) {
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
         f->max[s] = -PF_INFINITY;
         f->sum[s] = f->mean[s] = f->slack[s] = 0.f;
     }
-    pf_out_zero(&f->o[0]);
-    if (PF_GROUP_T)
-        pf_out_zero(&f->o[PF_GROUP_T]);
+    f->fresh = PF_STARTS_OUT;
+    if (!PF_STARTS_OUT)
+        forward_clear_out(f);
 }
 
 /* Dot products become scores in natural units, -inf where bias or mask excludes. */
@@ -444,49 +459,60 @@ PF_DEVICE void forward_rescale(forward_state *f) {
         PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) f->slack[s] = forward_slack(f, s);
 }
 
-/* To the row of a tensor, or to that of the part. */
-PF_DEVICE void forward_store_stat(const pf_attention_kargs *a, const forward_work *w,
-                                  const pf_karg_tensor *t, const pf_karg_tensor *part, int s,
-                                  int channel, float value) {
-    const int i = w->i0 + pf_slot_owned(s);
-    if (i >= forward_end(a, w) || !pf_slot_is_first())
+/* Write what rows have one of: to t, or to a channel of the part's. */
+PF_DEVICE void forward_store_stats(const pf_attention_kargs *a, const forward_work *w,
+                                   const pf_karg_tensor *t, const pf_karg_tensor *part, int channel,
+                                   const float *values) {
+    if (!pf_slot_is_first())
         return;
-    if (w->part >= 0) {
-        if (part->address)
-            ((PF_GLOBAL float *)
-                 part->address)[pf_row_offset(part, w->part, 0, i - w->i0) + channel] = value;
-    } else if (t->address && w->channel0 == 0)
-        ((PF_GLOBAL float *)t->address)[pf_row_offset(t, w->b, w->h, i) + channel] = value;
+    const int i1 = forward_end(a, w);
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        const int i = w->i0 + pf_slot_owned(s);
+        if (i >= i1)
+            continue;
+        if (w->part >= 0) {
+            if (part->address)
+                ((PF_GLOBAL float *)
+                     part->address)[pf_row_offset(part, w->part, 0, i - w->i0) + channel] =
+                    values[s];
+        } else if (t->address && w->channel0 == 0)
+            ((PF_GLOBAL float *)t->address)[pf_row_offset(t, w->b, w->h, i) + channel] = values[s];
+    }
 }
 
-/* L of slot s, or what stands for it in a part. */
-PF_DEVICE void forward_store_lse(const forward_context *c, const forward_state *f, int s,
-                                 float sum) {
+/* L, or what stands for it in a part. */
+PF_DEVICE void forward_store_lse(const forward_context *c, const forward_state *f,
+                                 const float *sum) {
     const pf_attention_kargs *a = c->a;
     const float scale = forward_alpha(c);
-    const float log = (pf_log2(sum) - PF_WEIGHT_SHIFT) * PF_LN2;
-    const float lse = sum == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale, log);
     const bool whole = c->w.part < 0;
-    forward_store_stat(a, &c->w, &a->lse, &a->split.lse, s, whole ? 0 : PF_PART_MAX,
-                       whole ? lse : f->max[s] * scale);
-    if (!whole)
-        forward_store_stat(a, &c->w, &a->lse, &a->split.lse, s, PF_PART_SUM,
-                           sum * PF_WEIGHT_UNSHIFT);
+    float value[PF_SLOTS];
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
+        const float log = (pf_log2(sum[s]) - PF_WEIGHT_SHIFT) * PF_LN2;
+        const float lse = sum[s] == 0.f ? -PF_INFINITY : pf_fma(f->max[s], scale, log);
+        value[s] = whole ? lse : f->max[s] * scale;
+    }
+    forward_store_stats(a, &c->w, &a->lse, &a->split.lse, whole ? 0 : PF_PART_MAX, value);
+    if (!whole) {
+        PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) value[s] = sum[s] * PF_WEIGHT_UNSHIFT;
+        forward_store_stats(a, &c->w, &a->lse, &a->split.lse, PF_PART_SUM, value);
+    }
 }
 
 /* Normalise, and write L and tL. A row without keys has sum 0. */
 PF_DEVICE void forward_normalize(const forward_context *c, forward_state *f) {
     const pf_attention_kargs *a = c->a;
+    float sum[PF_SLOTS];
+    PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) sum[s] = pf_slot_sum(f->sum[s]);
     PF_UNROLL for (int s = 0; s < PF_SLOTS; ++s) {
-        const float sum = pf_slot_sum(f->sum[s]);
-        const float inverse = sum == 0.f ? 0.f : pf_reciprocal(sum);
+        const float inverse = sum[s] == 0.f ? 0.f : pf_reciprocal(sum[s]);
         f->rescale[s] = inverse;
         if (PF_GROUP_T)
             f->mean[s] = pf_slot_sum(f->mean[s]) * inverse;
-        forward_store_lse(c, f, s, sum);
-        if (PF_GROUP_T)
-            forward_store_stat(a, &c->w, &a->tlse, &a->split.tlse, s, 0, f->mean[s]);
     }
+    forward_store_lse(c, f, sum);
+    if (PF_GROUP_T)
+        forward_store_stats(a, &c->w, &a->tlse, &a->split.tlse, 0, f->mean);
     forward_scale_out(f);
 }
 

@@ -185,6 +185,10 @@
  * TAKING AHEAD: PF_TAKES_AHEAD 1 for targets whose products run on: where forward walks in order it
  *     then waits for the next tile of K while the output of one is under way
  *
+ * FRESH OUTPUT, likewise, with PF_OVERLAP:
+ *     PF_STARTS_OUT 1    forward does not clear an output before its first product, which is
+ *         pf_out_mma_start(out, w, value, fresh), pf_out_mma_value that sets `out` where `fresh`
+ *
  * PARKED WEIGHTS, likewise, for targets that have registers for one pf_weights beside the next
  * scores: PF_PARKS_WEIGHTS 1    forward with its JVP leaves the second in shared memory:
  *         pf_weights_park(parked, w) into the group's part of a pf_exchange, for the group alone,

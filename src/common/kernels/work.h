@@ -37,18 +37,18 @@ PF_DEVICE int pf_work_find(const pf_attention_kargs *a, int round) {
     const int block = (int)pf_cluster(), blocks = (int)pf_clusters();
     if (pf_work_is_alone(a))
         return round == 0 ? block : a->work_count;
+    if (order->by_last.value == 0) {
+        const unsigned index = (unsigned)round * (unsigned)blocks + (unsigned)block;
+        return index < (unsigned)a->work_count ? (int)index : a->work_count;
+    }
     const int whole = pf_min_int(round / 2, order->rounds), moved = block + whole;
     const int slot = moved - pf_quotient(moved, &order->by_blocks) * blocks;
     int more = round - 2 * whole; /* rounds since the last whole one */
     if (whole < order->rounds || (slot < order->pairs_left && more < 2))
         return 2 * (whole * blocks + slot) + more;
-    unsigned index = (unsigned)(2 * whole + more) * (unsigned)blocks + (unsigned)slot;
-    if (order->by_last.value > 0) {
-        more -= slot < order->pairs_left; /* a pair was one turn */
-        const int at = more * blocks + (more % 2 ? blocks - 1 - slot : slot) - order->pairs_left;
-        index = (unsigned)(order->first_last * a->by_tiles.value + at);
-    }
-    return index < (unsigned)a->work_count ? (int)index : a->work_count;
+    more -= slot < order->pairs_left; /* a pair was one turn */
+    const int at = more * blocks + (more % 2 ? blocks - 1 - slot : slot) - order->pairs_left;
+    return pf_min_int(order->first_last * a->by_tiles.value + at, a->work_count);
 }
 
 /* An item: the head, and how many tiles of it are longer. */
