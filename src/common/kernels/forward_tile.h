@@ -395,11 +395,16 @@ PF_DEVICE void forward_softmax(forward_context *c, forward_state *f, const key_w
         if (!natural)
             offset[s] = offset[s] * unit - PF_WEIGHT_SHIFT;
     }
+    /* All exponents first: compilers then mix them with the exponentials. */
     PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
         const int s = pf_score_slot(e);
         const float x = f->s[0].x[e];
-        const float p = pf_exp2(natural ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT)
-                                        : pf_fma(x, unit, -offset[s]));
+        f->s[0].x[e] =
+            natural ? pf_fma(x - offset[s], unit, PF_WEIGHT_SHIFT) : pf_fma(x, unit, -offset[s]);
+    }
+    PF_UNROLL for (int e = 0; e < PF_SCORE_COUNT; ++e) {
+        const int s = pf_score_slot(e);
+        const float p = pf_exp2(f->s[0].x[e]);
         f->s[0].x[e] = p;
         sum[s] += p;
         if (PF_GROUP_T) {
