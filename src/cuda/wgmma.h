@@ -70,8 +70,7 @@ PF_DEVICE pf_u64 pf_wgmma_descriptor(pf_u32 tile) {
 
 template <int n> struct pf_wgmma;
 
-/* One shape with c = n / 2 registers; i0 to i6 are the seven names after those of the accumulator.
- */
+/* One shape with c = n / 2 registers; i0 to i6 are the names after those of the accumulator. */
 #define PF_WGMMA(n, c, i0, i1, i2, i3, i4, i5, i6)                                                 \
     template <> struct pf_wgmma<n> {                                                               \
         template <int ta, int tb>                                                                  \
