@@ -39,8 +39,7 @@ static void add_misplaced(comparison *sum, const compared_element *element) {
     }
 }
 
-static void add_error(compared_errors *errors, const compared_element *element) {
-    double error = fabs(element->tested - element->exact);
+static void add_error(compared_errors *errors, const compared_element *element, double error) {
     if (error > errors->max_error) {
         errors->max_error = error;
         errors->worst = *element;
@@ -51,7 +50,7 @@ static void add_finite(comparison *sum, const compared_element *element, double 
                        pfattn_dtype dtype, bool rare) {
     double exact = element->exact;
     double error = fabs(element->tested - exact);
-    add_error(rare ? &sum->rare : &sum->all, element);
+    add_error(rare ? &sum->rare : &sum->all, element, error);
     sum->square_error += error * error;
     sum->max_exact = fmax(sum->max_exact, fabs(exact));
     sum->square_exact += exact * exact;
@@ -120,8 +119,7 @@ bool comparison_passes(const comparison *sum, bool tight, double *ratio, char *r
     }
     double floor = fmax(1, fmax(sum->max_exact, sum->scale));
     double bound = tight ? 1e-12 * floor : 2 * sum->all.max_naive + 1e-5 * floor;
-    double rare_naive = fmax(sum->all.max_naive, sum->rare.max_naive);
-    double rare_bound = tight ? bound : 2 * rare_naive + 1e-5 * floor;
+    double rare_bound = fmax(bound, 2 * sum->rare.max_naive + 1e-5 * floor);
     double norm_bound =
         tight ? INFINITY : 4 * sqrt(sum->square_naive) + 1e-6 * sqrt(sum->square_exact);
     double norm_error = sqrt(sum->square_error);
